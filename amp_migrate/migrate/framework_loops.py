@@ -8,9 +8,10 @@ none, the value is the one that stands for fp32.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from amp_migrate.analysis.objects.live import Live
 from amp_migrate.analysis.objects.points_to import PointsTo
 from amp_migrate.analysis.paths.events import Event, Events
 from amp_migrate.analysis.paths.loops import (
@@ -57,9 +58,16 @@ class Neighbours:
     """The framework-driven loops of one program."""
 
     def __init__(
-        self, program: Program, options: Options, torch: TorchNames, events: Events
+        self,
+        program: Program,
+        options: Options,
+        torch: TorchNames,
+        events: Events,
+        live: Callable[[TrainingLoop], Live | None],
     ) -> None:
+        """``live``: what can run with a loop, where all that runs it is in sight."""
         self.program = program
+        self.live = live
         self.options = options
         self.torch = torch
         self.forward = events.forward
@@ -89,15 +97,15 @@ class Neighbours:
             told = self._refusal(framework, line)
             loop.refusal = replace(told, line=refusal.line)
 
-    def edit(self, loop: TrainingLoop) -> Placed | None:
-        """The edit that switches a loop; where there is none, its refusal says why."""
+    def edit(self, loop: TrainingLoop) -> list[Placed]:
+        """The edits that switch a loop; where there are none, its refusal says why."""
         framework = self._framework_of(loop)
         setting = None if framework is None else SETTINGS.get(framework.name)
         if framework is None or setting is None:
-            return None
+            return []
         made = self._setting_call(framework, setting, loop)
         if made is None:
-            return None
+            return []
         function, stmt, call = made
         file = ir.file_of(function)
         name, value = self._wanted(setting, file)
@@ -105,8 +113,8 @@ class Neighbours:
         if on:
             message = f"{framework.name} has mixed precision on already"
             loop.refusal = Refusal("AMP001", message, call.line)
-            return None
-        reason, line = self._why_not(setting, call), call.line
+            return []
+        reason, line = self._why_not(setting, call, function), call.line
         old = bool(LIGHTNING_1 & {arg.name for arg in call.args})
         if not reason and framework.roots == _LIGHTNING and self.options.lightning_1:
             reason, old = "the project asks for its version 1", True
@@ -120,20 +128,21 @@ class Neighbours:
             if old:
                 by_hand = ("Trainer(precision=16)",)
                 loop.refusal = replace(loop.refusal, by_hand=by_hand)
-            return None
+            return []
         files = frozenset({file, ir.file_of(loop.function)})
         try:
-            self._judge(framework, files)
+            edits = self._judge(framework, files, self.live(loop))
             shadowed = self.torch.of_file(file).shadowed
             if shadowed:
                 message = "torch is bound to something else here"
                 raise refused("AMP035", message, ir.Line(shadowed, file))
         except Blocked as blocked:
             loop.refusal = blocked.refusal
-            return None
+            return []
         loop.refusal = None
         occurrence = occurrence_of(stmt, call)
-        return file, SetArgument(stmt.path, callee, occurrence, name, value)
+        edits.append((file, SetArgument(stmt.path, callee, occurrence, name, value)))
+        return edits
 
     # -- who drives ---------------------------------------------------------------------------
 
@@ -245,7 +254,7 @@ class Neighbours:
             for arg in call.args
         )
 
-    def _why_not(self, setting: Setting, call: ir.Call) -> str:
+    def _why_not(self, setting: Setting, call: ir.Call, function: str) -> str:
         """Why the argument is not written."""
         if any(arg.star for arg in call.args):
             return "its arguments are not all known"
@@ -253,14 +262,14 @@ class Neighbours:
             return "its arguments are those of another version"
         given = {arg.name: arg.value for arg in call.args if arg.name}
         for name in sorted(setting.deciding & given.keys()):
-            value = given[name]
-            if name == "accelerator" and _asks_for_cuda(value):
-                continue
-            plain = value.value if isinstance(value, ir.Const) else ...
             if name in OF_LIGHTNING_1:
                 return f"{name} is of its version 1, in which precision is a number"
-            if plain is not None and (name, plain) not in setting.harmless:
-                return f"{name} decides on its precision or device, too"
+            for value in self._values(given[name], function):
+                if name == "accelerator" and _asks_for_cuda(value):
+                    continue
+                plain = value.value if isinstance(value, ir.Const) else ...
+                if plain is not None and (name, plain) not in setting.harmless:
+                    return f"{name} decides on its precision or device, too"
         if setting.argument not in given:
             return "" if setting.may_be_absent else "its launcher decides on precision"
         value = given[setting.argument]
@@ -272,18 +281,27 @@ class Neighbours:
             return ""
         return f"{setting.argument} is decided elsewhere"
 
-    def _judge(self, framework: Framework, files: frozenset[str]) -> None:
-        """Raise `Blocked` at what half precision would break, or a scaled gradient."""
-        hazards = Hazards(self.program, self.forward, self.options, files, None)
+    def _values(self, expr: ir.Expr, function: str) -> list[ir.Expr]:
+        """What an argument can be: of a variable, all that it is given."""
+        if not isinstance(expr, ir.Name):
+            return [expr]
+        owner = self.program.owner(expr.id, function)
+        given = [] if owner is None else self.program.definitions(owner, expr.id)
+        values = [d.value for d in given if d.value is not None]
+        return values if values and len(values) == len(given) else [expr]
+
+    def _judge(
+        self, framework: Framework, files: frozenset[str], live: Live | None
+    ) -> list[Placed]:
+        """What has to run in fp32, under the framework's autocast; raise `Blocked` at what half precision
+        would break, or a scaled gradient."""
+        hazards = Hazards(self.program, self.forward, self.options, files, live)
         hazards.judge_setup()
         hazards.find(frozenset(), ())
         if framework.name == "the Hugging Face Trainer":
             self._judge_models()
-        self._judge_gradients()
-        for function, edit in hazards.edits:
-            # Not yet written where a framework turns autocast on.
-            line = self.program.control(function).statements[edit.path].line
-            raise refused("AMP020", "something here has to run in fp32, by hand", line)
+        self._judge_gradients(live)
+        return [(ir.file_of(function), edit) for function, edit in hazards.edits]
 
     def _judge_models(self) -> None:
         """Weights that are loaded in another precision, or that overflow in float16."""
@@ -301,16 +319,33 @@ class Neighbours:
                         line = ("TrainingArguments(bf16=True)",)
                         raise Blocked(Refusal("AMP020", message, stmt.line, line))
 
-    def _judge_gradients(self) -> None:
+    def _judge_gradients(self, live: Live | None) -> None:
         """Gradients that the program reads or edits itself, which are scaled then."""
         for function, facts in self.program.functions.items():
+            if self._is_optimizer_step(function):
+                continue  # frameworks unscale before it
+            if live is not None and not live.runs(function):
+                continue
             for stmt in ir.statements(facts.body):
+                if stmt.kind == "assign" and stmt.value == ir.Const(None):
+                    continue  # a gradient that is cleared
                 for expr in stmt.exprs:
                     if any(self._is_gradient(e, function) for e in ir.walk(expr)):
                         message = (
                             "gradients are read or edited here, scaled by the framework"
                         )
                         raise refused("AMP030", message, stmt.line)
+
+    def _is_optimizer_step(self, function: str) -> bool:
+        own = self.program.self_class(function)
+        return (
+            own is not None
+            and self.program.functions[function].name == "step"
+            and any(
+                base.startswith("torch.optim.")
+                for base in self.program.external_bases(own[1])
+            )
+        )
 
     def _is_gradient(self, expr: ir.Expr, function: str) -> bool:
         origin = self.program.origin(expr, function)

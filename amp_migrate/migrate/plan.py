@@ -108,11 +108,14 @@ def plan_program(
             lines += one.explanation
             if one.refusal is None:
                 lines += explain_notes(one.notes, file, shown, spot)
-    for loop, placed in _driven(planner, planned, wanted):
-        if placed is not None and not (writable is None or placed[0] in writable):
-            loop.refuse(Refusal("AMP017", _OUTSIDE + shown(placed[0])))
-        elif placed is not None:
-            edits[placed[0]][placed[1]] = None
+    for loop, driven in _driven(planner, planned, wanted):
+        files = {file for file, _ in driven}
+        outside = set() if writable is None else files.difference(writable)
+        if outside:
+            loop.refuse(Refusal("AMP017", _OUTSIDE + shown(min(outside))))
+            continue
+        for file, edit in driven:
+            edits[file][edit] = None
     for file, found in edits.items():
         torch = planner.torch_names.of_file(file)
         imports = []
@@ -307,17 +310,21 @@ def _driven(
     planner: Planner,
     planned: Planned,
     wanted: Callable[[TrainingLoop], bool],
-) -> list[tuple[TrainingLoop, Placed | None]]:
+) -> list[tuple[TrainingLoop, list[Placed]]]:
     """The loops that a framework drives, with the edits that switch them; new ones join ``planned``."""
     neighbours = Neighbours(
-        planner.program, planner.options, planner.torch_names, planner.events
+        planner.program,
+        planner.options,
+        planner.torch_names,
+        planner.events,
+        planner.live_around,
     )
     driven = list(neighbours.loops())
     for loop in driven:
         loop.off = loop.off or not wanted(loop)
     planned.loops += driven
     planned.groups += ([loop] for loop in driven)
-    found: list[tuple[TrainingLoop, Placed | None]] = []
+    found: list[tuple[TrainingLoop, list[Placed]]] = []
     for loop in planned.loops:
         if loop.refusal is not None and loop.refusal.code == "AMP003" and not loop.off:
             neighbours.tell(loop)

@@ -143,7 +143,7 @@ class Planner:
             self.optimizers,
             self.events,
             loops,
-            self._live_around,
+            self.live_around,
             self._runs_of,
         )
         chosen = [loop for loop in loops if wanted(loop)]
@@ -173,7 +173,7 @@ class Planner:
             self._follow_onwards(group)
         return groups
 
-    def _live_around(self, loop: TrainingLoop) -> Live | None:
+    def live_around(self, loop: TrainingLoop) -> Live | None:
         """What can run with a loop, where all that runs it is in sight."""
         return self._live_with(
             [loop], self.program.around((ir.file_of(loop.function),))
@@ -191,7 +191,7 @@ class Planner:
             live: Live | None = self._live_from(around, frozenset((script,)))
             assert live is not None
             if len(scripts) == 1:
-                live = self._live_around(loop)
+                live = self.live_around(loop)
             elif live.is_open or not all(
                 map(live.runs, (one for one in own if ir.file_of(one) == script))
             ):

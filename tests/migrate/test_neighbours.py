@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from programs import before_and_after
 
-from amp_migrate.api import Options, Outcome, migrate_source
+from amp_migrate.api import Options, Outcome, migrate_paths, migrate_source
 from amp_migrate.edit.verify import difference
 
 MODULE = """\
@@ -376,3 +378,72 @@ def test_the_check_knows_our_values_only() -> None:
         assert difference("Trainer()", f"Trainer(precision={wrong})") is not None
     assert difference("Trainer(precision=64)", f"Trainer(precision={half})") is not None
     assert difference("f()", f"f(precision={half})") is not None
+
+
+@pytest.mark.parametrize(
+    "made", ('"gpu" if torch.cuda.is_available() else "cpu"', '"gpu"')
+)
+def test_a_variable_that_follows_cuda(made: str) -> None:
+    text = f"import torch\n{LIGHTNING}kind = {made}\ntrainer = L.Trainer(accelerator=kind)\n{FIT}"
+    assert migrate_source(text).changed
+    other = text.replace("trainer =", 'if quick:\n    kind = "cpu"\ntrainer =')
+    (found,) = migrate_source(other).diagnostics
+    assert "accelerator decides on its precision or device" in found.message
+
+
+CLEARED = """\
+    def on_after_backward(self):
+        for p in self.layer.parameters():
+            p.grad = None
+"""
+OWN_STEP = """\
+class Own(torch.optim.SGD):
+    def step(self, closure=None):
+        loss = closure()
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.data -= 0.1 * p.grad
+        return loss
+"""
+
+
+@pytest.mark.parametrize("code", (LIGHTNING + CLEARED, LIGHTNING + OWN_STEP))
+def test_gradients_that_nobody_reads_scaled(code: str) -> None:
+    assert migrate_source("import torch\n" + code + TRAINER).changed
+
+
+def test_what_has_to_run_in_fp32() -> None:
+    code = LIGHTNING.replace(
+        "nn.functional.cross_entropy(self.layer(x), y)", "gram(self.layer(x)).mean()"
+    )
+    text = f"def gram(x):\n    return x @ x.t()\n{code}{TRAINER}"
+    result = migrate_source(text)
+    assert "16-mixed" in result.output
+    assert 'with torch.autocast("cuda", enabled=False):' in result.output
+
+
+LOSSES = """\
+from torch import nn
+import torch
+class Plain(nn.Module):
+    def forward(self, x, y):
+        return nn.functional.mse_loss(x, y)
+class Far(nn.Module):
+    def forward(self, x, y):
+        return (x.reshape(-1) - 1e9 * (x > 0).to(x).reshape(-1)).amax()
+"""
+
+
+def test_what_other_scripts_run(tmp_path: Path) -> None:
+    """The losses of a library, each of which one script uses."""
+    (tmp_path / "losses.py").write_text(LOSSES)
+    for name in ("Plain", "Far"):
+        script = LIGHTNING.replace("nn.functional.cross_entropy", "self.criterion")
+        made = f"    def __init__(self):\n        super().__init__()\n        self.criterion = {name}()\n"
+        script = script.replace("Module):\n", f"Module):\n{made}")
+        text = f"from losses import {name}\n{script}{TRAINER}"
+        (tmp_path / f"{name.lower()}.py").write_text(text)
+    results = {Path(r.path).name: r for r in migrate_paths([tmp_path]).results}
+    assert results["plain.py"].changed
+    (found,) = results["far.py"].diagnostics
+    assert found.code == "AMP021"

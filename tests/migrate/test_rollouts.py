@@ -402,3 +402,52 @@ def test_labels_that_a_pass_over_the_data_gives_are_no_part_of_the_loss() -> Non
     assert "        known = labels(model, log)" in result.output.splitlines()
     assert result.output.count("with torch.autocast(") == 1
     check_runs(_LABELS, result.output)
+
+
+_VALIDATES = """\
+import torch
+import torch.nn as nn
+class Approach:
+    def __init__(self, model):
+        self.model = model
+        self.old = None
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    def train(self, task, batches):
+        best, kept = 1e9, self.model.state_dict()
+        paths = [0, 1]
+        for _ in range(2):
+            self.epoch(task, batches, paths[0])
+            loss = self.check(batches)
+            if loss < best:
+                best, kept = loss, self.model.state_dict()
+                paths[0] = paths[task]
+        self.model.load_state_dict(kept)
+        self.old = copy.deepcopy(self.model)
+    def epoch(self, task, batches, path):
+        for x, y in batches:
+            x, y = x.to(device), y.to(device)
+            out = self.model.forward(x)
+            loss = (out - y).pow(2).mean() * (1 + path)
+            if task > 0:
+                loss = loss + (out - self.old.forward(x)).pow(2).mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            print(loss)
+    def check(self, batches):
+        return sum((self.model.forward(x.to(device)) - y.to(device)).pow(2).mean().item() for x, y in batches)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+torch.manual_seed(0)
+approach = Approach(nn.Linear(8, 1).to(device))
+for task in range(2):
+    approach.train(task, [(torch.randn(4, 8), torch.randn(4, 1)) for _ in range(3)])
+"""
+
+
+def test_what_only_decides_is_no_part_of_the_loss() -> None:
+    """A validation whose result picks a number, or the weights of a model that teaches later."""
+    source = "import copy\n" + _VALIDATES
+    result = migrate_source(source)
+    assert result.output.count("with torch.autocast(") == 1
+    assert "            loss = self.check(batches)" in result.output
+    check_runs(source, result.output)

@@ -491,7 +491,9 @@ class Regions:
             self._open(stmt, found.needed, found)
         if self._gives_gradients(stmt, function):
             found.forward.add(stmt.path)
-        if stmt.value is not None:
+        # What a test reads decides what is computed, and gets no gradient from it.
+        tested = stmt.kind in ("if", "while")
+        if stmt.value is not None and (not tested or _binds(stmt.value)):
             found.needed |= self.forward.reads_of(stmt.value, function, True)
         return found
 
@@ -785,13 +787,14 @@ class Regions:
     def _is_called(self, attr: str, class_name: str) -> bool:
         """Whether instances call what an attribute holds."""
         family = self.program.family(class_name)
-        return any(
-            own is not None
-            and own[1] in family
-            and call.func == ir.Attr(ir.Name(own[0]), attr)
-            for caller, _, call in self.program.calls_named(attr)
-            for own in (self.program.self_class(caller),)
-        )
+        for name in (attr, "forward"):
+            for caller, _, call in self.program.calls_named(name):
+                own = self.program.self_class(caller)
+                if own is not None and own[1] in family:
+                    held = ir.Attr(ir.Name(own[0]), attr)
+                    if call.func in (held, ir.Attr(held, "forward")):
+                        return True
+        return False
 
     def _runs_without_gradients(self, function: str, stmt: ir.Stmt) -> bool:
         """Whether gradients are off where a statement stands: what it makes is data."""
@@ -873,6 +876,10 @@ _ADDS = ("append", "extend")
 
 def _is_inside(path: ir.Path, outer: ir.Path) -> bool:
     return len(path) > len(outer) and path[: len(outer)] == outer
+
+
+def _binds(expr: ir.Expr) -> bool:
+    return any(isinstance(e, ir.Walrus) for e in ir.walk(expr))
 
 
 def _mentions_data(expr: ir.Expr) -> bool:
