@@ -106,6 +106,41 @@ loss = F.mse_loss(model(x), y.expand(8, 4))
 ---
             both = h.float() @ k.t().float()
 
+=== sines of angles
+class Margin(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(6, 4)
+        self.weight = nn.Parameter(torch.randn(3, 4))
+    def forward(self, x):
+        h = self.body(x)
+        cosine = F.linear(F.normalize(h), F.normalize(self.weight))
+        sine = torch.sqrt((1.0 - torch.pow(cosine, 2)).clamp(0, 1))
+        return cosine * 0.8 - sine * 0.6
+model = Margin().to(device)
+---
+loss = F.mse_loss(model(x), y.expand(8, 3))
+---
+            cosine = F.linear(F.normalize(h.float()), F.normalize(self.weight))
+
+=== sines of angles, step by step
+class Margin(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.kernel = nn.Parameter(torch.randn(4, 3))
+    def forward(self, h):
+        cos = torch.mm(h, F.normalize(self.kernel, dim=0))
+        cos = cos.clamp(-1, 1)
+        squares = cos ** 2
+        rest = 1 - squares
+        return cos * 0.8 - (rest + 1e-3).sqrt() * 0.6
+model, head = nn.Linear(6, 4).to(device), Margin().to(device)
+---
+loss = F.mse_loss(head(F.normalize(model(x))), y.expand(8, 3))
+---
+        with torch.autocast("cuda", enabled=False):
+            cos = torch.mm(h, F.normalize(self.kernel, dim=0))
+
 === a variance
 model = nn.Linear(6, 4).to(device)
 ---
@@ -520,6 +555,14 @@ def test_a_product_beside_no_squares_is_left_in_half() -> None:
     case = MIGRATED["distances by the squares"]
     plain = case.source.replace("h.pow(2).sum(1", "h.abs().sum(1")
     plain = plain.replace("self.c.pow(2).sum(0)", "self.c.sum(0)")
+    output = migrate_source(plain).output
+    assert output != plain and "enabled=False" not in output
+    check_runs(plain, output)
+
+
+def test_a_cosine_without_its_sine_is_left_in_half() -> None:
+    case = MIGRATED["sines of angles, step by step"]
+    plain = case.source.replace("1 - squares", "2 - squares")
     output = migrate_source(plain).output
     assert output != plain and "enabled=False" not in output
     check_runs(plain, output)

@@ -41,7 +41,8 @@ def of_products(
     program = remedies.program
     found = [p for e in stmt.exprs for p in _overflowing(program, function, e)]
     found = found or [*_kept(program, function, stmt)]
-    for product, factors, message in found or _in_distances(program, function, stmt):
+    found = found or [*_in_distances(program, function, stmt)]
+    for product, factors, message in found or _in_sines(program, function, stmt):
         if factors is None or not _isolate(
             remedies, forward, function, stmt, product, factors
         ):
@@ -151,6 +152,60 @@ def _in_distances(program: Program, function: str, stmt: ir.Stmt) -> Iterator[_P
             squared |= _square_in_sum(inner) in bases
         if doubled and squared:
             yield product, factors, _NO_DIGITS
+
+
+def _in_sines(program: Program, function: str, stmt: ir.Stmt) -> Iterator[_Product]:
+    """``cosine = F.linear(F.normalize(x), F.normalize(w))``, from which ``sqrt(1 - cosine ** 2)`` follows: in
+    half precision a cosine near 1 is 1, where the root has no finite gradient, or more, where it has none.
+    """
+    value = stmt.value
+    if stmt.kind != "assign" or value is None or len(stmt.targets) != 1:
+        return
+    factors = _factors(program, function, value)
+    if factors is None and isinstance(value, ir.Call) and len(value.args) == 2:
+        if program.origin(value.func, function) == "torch.nn.functional.linear":
+            factors = value.args[0].value, value.args[1].value
+    if factors is not None and any(
+        _is_sine(program, function, call, stmt.targets[0])
+        for other in program.statements(function)
+        for call in calls_of(other)
+    ):
+        yield value, (_lengthened(factors[0]), _lengthened(factors[1])), _NO_DIGITS
+
+
+def _is_sine(program: Program, function: str, call: ir.Call, cosine: ir.Expr) -> bool:
+    """``torch.sqrt(1.0 - cosine ** 2)``, clamped or not, or step by step."""
+
+    return ir.method_of(call) == "sqrt" and any(
+        isinstance(inner, ir.Operation)
+        and inner.op == "-"
+        and inner.operands[0] == ir.Const(1)
+        and any(
+            squared(part) == cosine
+            for part in _spelled(program, function, inner.operands[1])
+        )
+        for inner in _spelled(program, function, call)
+    )
+
+
+def _spelled(program: Program, function: str, expr: ir.Expr) -> Iterator[ir.Expr]:
+    """The parts of an expression, and of what variables in it are given once."""
+    pending, names = [expr], set()
+    while pending:
+        for inner in ir.walk(pending.pop()):
+            yield inner
+            if isinstance(inner, ir.Name) and inner.id not in names:
+                names.add(inner.id)
+                value = _only_value(program, function, inner)
+                pending += [] if value is None else [value]
+
+
+def _lengthened(factor: ir.Expr) -> ir.Expr:
+    """``x`` of ``F.normalize(x)``, which has to be fp32 before it is made short."""
+    match factor:
+        case ir.Call(func=ir.Attr(attr="normalize"), args=(given, *_)):
+            return given.value
+    return factor
 
 
 def _is_doubled(expr: ir.Expr) -> bool:
