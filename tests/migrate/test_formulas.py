@@ -138,7 +138,6 @@ model, head = nn.Linear(6, 4).to(device), Margin().to(device)
 ---
 loss = F.mse_loss(head(F.normalize(model(x))), y.expand(8, 3))
 ---
-        with torch.autocast("cuda", enabled=False):
             cos = torch.mm(h, F.normalize(self.kernel, dim=0))
 
 === a variance
