@@ -124,15 +124,6 @@ MIGRATED = {
         },
         {"deep/lib/core/loop.py": "optimizer, scaler):"},
     ),
-    "by a package that Python 2 would import": (
-        {
-            "lib/__init__.py": "from loop import *\n",
-            "lib/loop.py": ENGINE,
-            "engine.py": "",
-            "main.py": MAIN.replace("from engine", "from lib"),
-        },
-        {"lib/loop.py": "optimizer, scaler=None):"},
-    ),
     "as another module's attribute": (
         {
             "state.py": "optimizer = None\n",

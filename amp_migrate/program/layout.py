@@ -188,11 +188,6 @@ class Layout:
                 if inside is None
                 or not self._base_of(located, parts).startswith(f"{inside}/")
             }
-        if not found and self._package_of(importer) and parts[0] not in _INSTALLED:
-            # Python 2 looks beside the importer, and such imports have outlived it.
-            beside = self._below(posixpath.dirname(importer), parts)
-            if beside is not None and beside.file != importer:
-                return beside
         if len(found) > 1:
             return Ambiguous(tuple(sorted(found)))
         return next(iter(found.values()), None)
