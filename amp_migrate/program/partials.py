@@ -19,21 +19,10 @@ def read_as_calls(tree: ast.Module) -> None:
 
     Only where nothing tells them apart: a function of the file, whose partial is called and nothing else.
     """
-    names = {
-        alias.asname or alias.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module == "functools"
-        for alias in node.names
-        if alias.name == "partial"
-    }
-    bound = list(_bound(tree))
-    made = {
-        one.name
-        for one in tree.body
-        if isinstance(one, ast.FunctionDef) and bound.count(one.name) == 1
-    }
+    defined = {one.name for one in tree.body if isinstance(one, ast.FunctionDef)}
+    nodes = list(ast.walk(tree)) if defined else []
     blocks: list[tuple[_Scope, list[ast.stmt]]] = [
-        (one, one.body) for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)
+        (one, one.body) for one in nodes if isinstance(one, ast.FunctionDef)
     ]
     # Nobody imports what is bound there.
     blocks += [
@@ -41,14 +30,32 @@ def read_as_calls(tree: ast.Module) -> None:
         for one in tree.body
         if isinstance(one, ast.If) and ast.unparse(one.test) == _RUN
     ]
-    for scope, body in blocks if made else ():
+    found: list[tuple[_Scope, ast.Assign, str, ast.Call]] = []
+    for scope, body in blocks:
         for stmt in body:
             match stmt:
                 case ast.Assign(
                     targets=[ast.Name(id=name)],
-                    value=ast.Call(func=func, args=[ast.Name(id=of), *_]) as value,
-                ) if of in made and ast.unparse(func) in {*names, "functools.partial"}:
-                    _read(scope, stmt, name, value)
+                    value=ast.Call(args=[ast.Name(id=of), *_]) as value,
+                ) if (
+                    of in defined
+                ):
+                    found.append((scope, stmt, name, value))
+    if not found:
+        return
+    names = {
+        alias.asname or alias.name
+        for node in nodes
+        if isinstance(node, ast.ImportFrom) and node.module == "functools"
+        for alias in node.names
+        if alias.name == "partial"
+    }
+    bound = list(_bound(tree))
+    for scope, stmt, name, value in found:
+        of = value.args[0]
+        if isinstance(of, ast.Name) and bound.count(of.id) == 1:
+            if ast.unparse(value.func) in {*names, "functools.partial"}:
+                _read(scope, stmt, name, value)
 
 
 def _read(scope: _Scope, stmt: ast.Assign, name: str, made: ast.Call) -> None:

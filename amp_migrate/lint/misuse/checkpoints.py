@@ -312,6 +312,8 @@ class _Entries:
     def _texts(self, key: ir.Expr, function: str, stmt: ir.Stmt) -> list[str]:
         """The keys that an expression may be; nothing where that is not told. Of ``f"{name}_state"``, a
         pattern of them."""
+        if isinstance(key, ir.Const):
+            return [key.value] if isinstance(key.value, str) else []
         points_to = self.protocol.amp.points_to
         found = list(points_to.whole(key, function, stmt))
         for one in list(found):

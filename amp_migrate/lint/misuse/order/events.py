@@ -47,7 +47,8 @@ _CASTS = frozenset(("half", "float", "double", "bfloat16", "to"))
 _ENTERS = ("enter_context", "__enter__")
 _BY_HAND = frozenset((*_ENTERS, "__exit__", "close", "pop_all"))
 _ADDS_TO = frozenset(("append", "extend", "insert", "update", "setdefault"))
-_AMP = re.compile(r"autocast|GradScaler|unscale_|(?i:scaler)")
+_SCALER = re.compile(r"unscale_|(?i:scaler)")
+_AMP = re.compile(rf"autocast|{_SCALER.pattern}")
 _SCALES = frozenset(("scale", "backward"))
 _AMP_WORDS = frozenset(("GradScaler", "unscale_"))
 _AMP_TOGETHER = frozenset(("autocast", "scale", "backward", "update"))
@@ -103,12 +104,13 @@ class AmpEvents(Events):
     def _with_amp(self) -> list[str]:
         """The functions of files that have something to do with AMP."""
         modules = self.program.modules.values()
-        found = [one for one in modules if _AMP.search(" ".join(one.identifiers))]
+        found = [one for one in modules if _says(one, _AMP)]
+        if found and not self._has_regions():
+            # A library of models that only looks at, or switches off, what others have switched on.
+            scalers = self._has_scalers()
+            found = [one for one in found if scalers and _says(one, _SCALER)]
         # A scaler that comes from one of these may go by any name.
         more = [one for one in modules if found and one.identifiers >= _SCALES]
-        if found and not self._has_scalers() and not self._has_regions():
-            # A library of models that only looks at, or switches off, what others have switched on.
-            return []
         return [name for facts in (*found, *more) for name in facts.functions]
 
     def _has_scalers(self) -> bool:
@@ -649,6 +651,10 @@ class AmpEvents(Events):
         if slot is not None and self.optimizers.trace(slot).births:
             return True
         return self.optimizers.makers.looks_like_one(receiver, function)
+
+
+def _says(facts: ir.ModuleFacts, word: re.Pattern[str]) -> bool:
+    return word.search(" ".join(facts.identifiers)) is not None
 
 
 def _entered_by(call: ir.Call) -> ir.Expr | None:
