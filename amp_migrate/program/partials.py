@@ -51,11 +51,11 @@ def read_as_calls(tree: ast.Module) -> None:
         if alias.name == "partial"
     }
     bound = list(_bound(tree))
-    for scope, stmt, name, value in found:
-        of = value.args[0]
+    for scope, stmt, name, made in found:
+        of = made.args[0]
         if isinstance(of, ast.Name) and bound.count(of.id) == 1:
-            if ast.unparse(value.func) in {*names, "functools.partial"}:
-                _read(scope, stmt, name, value)
+            if ast.unparse(made.func) in {*names, "functools.partial"}:
+                _read(scope, stmt, name, made)
 
 
 def _read(scope: _Scope, stmt: ast.Assign, name: str, made: ast.Call) -> None:
