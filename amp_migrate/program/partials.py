@@ -52,8 +52,8 @@ def read_as_calls(tree: ast.Module) -> None:
     }
     bound = list(_bound(tree))
     for scope, stmt, name, made in found:
-        of = made.args[0]
-        if isinstance(of, ast.Name) and bound.count(of.id) == 1:
+        first = made.args[0]
+        if isinstance(first, ast.Name) and bound.count(first.id) == 1:
             if ast.unparse(made.func) in {*names, "functools.partial"}:
                 _read(scope, stmt, name, made)
 
