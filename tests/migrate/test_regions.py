@@ -9,7 +9,7 @@ from half_support import check_runs
 from programs import HEAD, before_and_after, left_alone, migrated, trains_as_before
 from shorthand import before, written_out
 
-from amp_migrate.api import Options, migrate_source
+from amp_migrate.api import Options, Outcome, migrate_source
 from amp_migrate.sources.cells import cell_mark
 
 BORN = """\
@@ -1172,3 +1172,99 @@ for x, y in data:
     output = migrate_source(HEAD + body, path="train.py").output
     assert "        out = functools.partial(model)(x)\n" in output
     check_runs(HEAD + body, output)
+
+
+_ROBUST = """\
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+def robust_loss(model, x, y, optimizer, steps=2, distance="l2"):
+    model.eval()
+    if distance == "linf":
+        adv = x.detach() + 0.001 * torch.randn(x.shape).to(device)
+        for _ in range(steps):
+            adv.requires_grad_()
+            with torch.enable_grad():
+                kl = F.kl_div(F.log_softmax(model(adv), dim=1), F.softmax(model(x), dim=1))
+            grad = torch.autograd.grad(kl, [adv])[0]
+            adv = adv.detach() + 0.01 * torch.sign(grad.detach())
+            adv = torch.clamp(adv, 0.0, 1.0)
+    else:
+        delta = 0.001 * torch.randn(x.shape).to(device).detach()
+        delta.requires_grad = True
+        optimizer_delta = torch.optim.SGD([delta], lr=0.1)
+        for _ in range(steps):
+            adv = x + delta
+            optimizer_delta.zero_grad()
+            with torch.enable_grad():
+                kl = -1 * F.kl_div(F.log_softmax(model(adv), dim=1), F.softmax(model(x), dim=1))
+            kl.backward()
+            optimizer_delta.step()
+        adv = (x + delta).detach()
+    model.train()
+    adv = torch.clamp(adv, 0.0, 1.0)
+    optimizer.zero_grad()
+    logits = model(x)
+    natural = F.cross_entropy(logits, y)
+    robust = F.kl_div(F.log_softmax(model(adv), dim=1), F.softmax(model(x), dim=1))
+    loss = natural + 6.0 * robust
+    return loss
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+torch.manual_seed(0)
+model = nn.Linear(8, 3).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3):
+    x, y = torch.rand(6, 8).to(device), torch.randint(0, 3, (6,)).to(device)
+    optimizer.zero_grad()
+    loss = robust_loss(model, x, y, optimizer)
+    loss.backward()
+    optimizer.step()
+    print(loss.item())
+"""
+
+
+def test_a_loss_is_made_by_a_function_that_trains_an_attack_first() -> None:
+    result = migrate_source(_ROBUST)
+    assert {loop.outcome for loop in result.loops} == {Outcome.MIGRATED}
+    assert (
+        "    logits = model(x)" in result.output.split("enabled=scaler.is_enabled()")[1]
+    )
+    check_runs(_ROBUST, result.output)
+    kept = _ROBUST.replace("    optimizer.zero_grad()\n    logits", "    logits")
+    assert not migrate_source(kept).changed
+
+
+_STEPS_TWICE = """\
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+def step(model, x, y, optimizer):
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    return F.cross_entropy(model(x), y)
+torch.manual_seed(0)
+model = nn.Linear(8, 3).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3):
+    x, y = torch.rand(6, 8).to(device), torch.randint(0, 3, (6,)).to(device)
+    loss = step(model, x, y, optimizer)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(loss.item())
+"""
+
+
+def test_a_loss_is_made_by_a_function_that_steps_first() -> None:
+    result = migrate_source(_STEPS_TWICE)
+    assert result.output.count("with torch.autocast(") == 2
+    check_runs(_STEPS_TWICE, result.output)
+    mixed = _STEPS_TWICE.replace(
+        "step(model, x, y, optimizer)\n    optimizer.zero",
+        "step(model, model(x).repeat(1, 3)[:, :8], y, optimizer)\n    optimizer.zero",
+    )
+    (left,) = [d for d in migrate_source(mixed).diagnostics if d.code == "AMP033"]
+    assert "trains, too" in left.message

@@ -98,6 +98,7 @@ class Regions:
         if isinstance(elsewhere, Refusal):
             return elsewhere
         runs += elsewhere
+        runs = [one for run in runs for one in self._entered(run)]
         unfit = self._trains_inside(runs) or self._is_lazy(runs)
         if unfit is not None:
             return unfit
@@ -255,20 +256,43 @@ class Regions:
 
     # -- what no region may hold, or would not reach ----------------------------------------------
 
+    def _entered(self, run: Run) -> list[Run]:
+        """A run that is one call of a function which trains before it makes the loss (an attack on the
+        inputs, say): the runs in there."""
+        stmts = self.statements_in(run)
+        call = stmts[0].value if len(stmts) == 1 else None
+        if not isinstance(call, ir.Call) or not self._trains(run.function, stmts[0]):
+            return [run]
+        callees = self.program.callees(call, run.function)
+        if len(callees) != 1 or any(
+            self.forward.in_expression(arg.value, run.function) for arg in call.args
+        ):
+            return [run]
+        inside = [
+            inner
+            for found in self._slices_returned(min(callees))
+            for inner in self._runs_of(found, None)
+        ]
+        return inside or [run]
+
     def _trains_inside(self, runs: list[Run]) -> Refusal | None:
         """A loss that a call makes which trains as well."""
         for run in runs:
             for stmt in self.statements_in(run):
-                for event in self.events.of(run.function, stmt):
-                    if any(
-                        {"backward", "step"} & self.events.kinds(callee)
-                        for callee in self.events.brought(event)
-                    ):
-                        message = (
-                            "the forward computation stands in a call that trains, too"
-                        )
-                        return Refusal("AMP033", message, stmt.line)
+                if self._trains(run.function, stmt):
+                    message = (
+                        "the forward computation stands in a call that trains, too"
+                    )
+                    return Refusal("AMP033", message, stmt.line)
         return None
+
+    def _trains(self, function: str, stmt: ir.Stmt) -> bool:
+        """Whether what a statement calls trains."""
+        return any(
+            {"backward", "step"} & self.events.kinds(callee)
+            for event in self.events.of(function, stmt)
+            for callee in self.events.brought(event)
+        )
 
     def _is_lazy(self, runs: list[Run]) -> Refusal | None:
         """A forward that runs whenever a generator is advanced, not where the generator is made."""
