@@ -1213,10 +1213,10 @@ device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 torch.manual_seed(0)
 model = nn.Linear(8, 3).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for _ in range(3):
+for i in range(4):
     x, y = torch.rand(6, 8).to(device), torch.randint(0, 3, (6,)).to(device)
     optimizer.zero_grad()
-    loss = robust_loss(model, x, y, optimizer)
+    loss = robust_loss(model, x, y, optimizer, distance=("linf", "l2")[i % 2])
     loss.backward()
     optimizer.step()
     print(loss.item())
@@ -1266,5 +1266,29 @@ def test_a_loss_is_made_by_a_function_that_steps_first() -> None:
         "step(model, x, y, optimizer)\n    optimizer.zero",
         "step(model, model(x).repeat(1, 3)[:, :8], y, optimizer)\n    optimizer.zero",
     )
-    (left,) = [d for d in migrate_source(mixed).diagnostics if d.code == "AMP033"]
-    assert "trains, too" in left.message
+    left = migrate_source(mixed)
+    assert not left.changed
+    assert {found.code for found in left.diagnostics} == {"AMP033"}
+
+
+_GRAPHS = """\
+import torch
+from torch_geometric.nn import GraphSAGE
+model = GraphSAGE(8, 4).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in batches:
+    optimizer.zero_grad()
+    out = model(x)
+    loss = torch.nn.functional.cross_entropy(out, y)
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_models_of_a_library_of_graphs() -> None:
+    assert "        out = model(x)" in migrate_source(_GRAPHS).output
+    vanishes = _GRAPHS.replace("GraphSAGE", "DeepGraphInfomax").replace(
+        "torch.nn.functional.cross_entropy(out, y)", "model.loss(*out)"
+    )
+    (found,) = migrate_source(vanishes).diagnostics
+    assert found.code == "AMP020"

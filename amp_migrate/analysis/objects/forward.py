@@ -21,7 +21,7 @@ _PRODUCTS = frozenset(
     f"torch.{name}" for name in "mm bmm matmul addmm baddbmm einsum mv addbmm".split()
 )
 _MAKES_DATA = re.compile(
-    r"(?i)(batch|load|sampl|transform|collat|token|dataset|(?<!cr)iter|read|fetch|metric|accuracy|print|log$"
+    r"(?i)(batch|load|sampl|transform|collat|token|dataset|(?<!cr)iter|read|fetch|(?<!geo)metric|accuracy|print|log$"
     r"|timer|meter|generator|env|partial)"
 )
 _ADDS = frozenset("append extend insert update setdefault add".split())

@@ -42,6 +42,7 @@ _RAISES = re.compile(
     r"|torch\.sparse\.(addmm|sampled_addmm|spsolve)"
     r"|torch\.fft\.\w+|warpctc_pytorch\.\w+"
     r"|torch\.distributions\.(multivariate_normal\.)?MultivariateNormal"
+    r"|torch_geometric\.nn\.(models\.)?DeepGraphInfomax\.loss"
 )
 _RAISING_METHODS = operations("no-half")
 _REPLICATES = ("DataParallel", "data_parallel", "parallel_apply")
@@ -421,6 +422,12 @@ class Hazards:
         for ref in refs:
             if ref.kind in ("class", "instance"):
                 names |= program.external_bases(ref.name)
+        if isinstance(call.func, ir.Attr):
+            names |= {
+                f"{ref.name}.{call.func.attr}"
+                for ref in program.resolve(call.func.value, function)
+                if ref.kind == "made"
+            }
         for name in names:
             if _RAISES.fullmatch(name):
                 short = name.rsplit(".", 1)[-1]
