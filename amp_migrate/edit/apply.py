@@ -317,7 +317,8 @@ class _Editor:
             assert isinstance(edit, Recast)
             value = f"{edit.name}.float()"
             if edit.dtype is not None:
-                value = full_where_half(edit.name, edit.dtype, self.plan.torch_name)
+                torch = self.plan.torch_name
+                value = full_where_half(edit.name, edit.dtype, torch, edit.asks)
             made = self.snippets.statements(f"{edit.name} = {value}", indent)
             if edit.after:
                 after += made

@@ -174,6 +174,8 @@ class Widen:
     """As an option has it."""
     like: str | None = None
     """What may be no tensor gets the dtype of this one instead, where it is a tensor."""
+    asks: bool = False
+    """Whether it is a tensor is asked first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +187,8 @@ class Recast:
     dtype: str | None = None
     after: bool = False
     """It stands behind the statement, which gives ``x.data`` its value."""
+    asks: bool = False
+    """Whether it is a tensor is asked first."""
 
 
 @dataclass(frozen=True, slots=True)

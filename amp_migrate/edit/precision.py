@@ -116,7 +116,7 @@ class _Editor(cst.CSTTransformer):
                 if not isinstance(node, (cst.Name, cst.Attribute)):
                     raise MismatchError("no variable where the plan saw one")
                 x = cst.Module([]).code_for_node(_bare(node))
-                full = full_where_half(x, edit.dtype, self.torch)
+                full = full_where_half(x, edit.dtype, self.torch, edit.asks)
                 if edit.like is not None:
                     full = f"{x}.to({edit.like}.dtype) if {self.torch}.is_tensor({x}) else {x}"
                 code = f"{edit.name} = {full}"
@@ -170,11 +170,12 @@ class _Editor(cst.CSTTransformer):
                 return cst.Name(edit.name)
 
 
-def full_where_half(x: str, dtype: str, torch: str) -> str:
-    """``x.float() if x.dtype is torch.float16 else x``."""
+def full_where_half(x: str, dtype: str, torch: str, asks: bool = False) -> str:
+    """``x.float() if x.dtype is torch.float16 else x``; ``asks`` whether it is a tensor first."""
     halves = [f"{torch}.{name}" for name in HALVES[dtype]]
     test = f"in ({', '.join(halves)})" if halves[1:] else f"is {halves[0]}"
-    return f"{x}.float() if {x}.dtype {test} else {x}"
+    asked = f"{torch}.is_tensor({x}) and " if asks else ""
+    return f"{x}.float() if {asked}{x}.dtype {test} else {x}"
 
 
 def upcast(node: cst.BaseExpression) -> cst.BaseExpression:

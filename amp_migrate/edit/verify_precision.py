@@ -117,8 +117,9 @@ def _with_values(
 
 
 def _widened(value: ast.expr) -> ast.expr | None:
-    """``x`` of ``x.float() if x.dtype is torch.float16 else x``, or ``in`` a tuple of such dtypes; or of
-    ``x.to(y.dtype) if torch.is_tensor(x) else x``."""
+    """``x`` of ``x.float() if x.dtype is torch.float16 else x``, or ``in`` a tuple of such dtypes, also
+    behind ``torch.is_tensor(x) and``; or of ``x.to(y.dtype) if torch.is_tensor(x) else x``.
+    """
     if not isinstance(value, ast.IfExp) or not isinstance(
         value.orelse, (ast.Name, ast.Attribute)
     ):
@@ -126,7 +127,8 @@ def _widened(value: ast.expr) -> ast.expr | None:
     x, half = re.escape(ast.unparse(value.orelse)), r"\w+(\.\w+)*\.b?float16"
     said = ast.unparse(value)
     test = rf"(is {half}|in \({half}, {half}\))"
-    full = rf"{x}\.float\(\) if {x}\.dtype {test}"
+    asked = rf"(\w+(\.\w+)*\.is_tensor\({x}\) and )?"
+    full = rf"{x}\.float\(\) if {asked}{x}\.dtype {test}"
     like = rf"{x}\.to\(\w+(\.\w+)*\.dtype\) if \w+(\.\w+)*\.is_tensor\({x}\)"
     found = re.fullmatch(rf"({full}|{like}) else {x}", said)
     return value.orelse if found else None

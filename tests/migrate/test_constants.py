@@ -701,6 +701,34 @@ scale = Scale()
 loss = (1 / (scale(model(x)).abs() + 1 + 1e-8)).mean()
 ---
     loss = (1 / (scale(output).abs() + 1 + 1e-8)).mean()
+
+=== a clamp of what may be a number
+LINEAR
+def least(area):
+    return 1 / (area + 1e-8)
+---
+loss = least([3.0, model(x).abs()][len(loader) % 2]) * model(x).mean()
+---
+return 1 / (full_area + 1e-8)
+
+=== a parameter of a list that is given another tensor
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(6, 1)
+        self.more = nn.ParameterList([nn.Parameter(torch.ones(1)) for _ in range(2)])
+    def forward(self, x):
+        h = self.fc(x)
+        out = h
+        for scale in self.more:
+            out = out + h / (scale.abs() + 1e-8)
+        self.more[0].data = h[0].detach()
+        return out
+model = Net().to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+out = full_out + h.float() / (full_scale.abs() + 1e-8)
 """)
 REFUSED = cases("""\
 === a mask of a product
@@ -814,15 +842,6 @@ loss = -torch.log(p).mean()
 ---
 p = torch.clamp
 
-=== a clamp of what may be a number
-LINEAR
-def least(area):
-    return 1 / (area + 1e-8)
----
-loss = least([3.0, model(x).abs()][len(loader) % 2]) * model(x).mean()
----
-    return 1 /
-
 === the items of a dict of results
 LINEAR
 class Scale:
@@ -878,25 +897,6 @@ model = Net().to(device)
 loss = F.mse_loss(model(x), y)
 ---
 out = out + 1
-
-=== a parameter of a list that is given another tensor
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc = nn.Linear(6, 1)
-        self.more = nn.ParameterList([nn.Parameter(torch.ones(1)) for _ in range(2)])
-    def forward(self, x):
-        h = self.fc(x)
-        out = h
-        for scale in self.more:
-            out = out + h / (scale.abs() + 1e-8)
-        self.more[0].data = h[0].detach()
-        return out
-model = Net().to(device)
----
-loss = F.mse_loss(model(x), y)
----
-out = out + h
 
 === what a module with its own __call__ returns
 LINEAR

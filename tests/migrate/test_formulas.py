@@ -433,8 +433,7 @@ out, entropy = model(x)
 loss = F.mse_loss(out, y) + entropy
 ---
 entropy = p * torch.log(p) + (1 - p) * torch.log(1 - p)
-""")
-REFUSED = cases("""\
+
 === a variance of unknown precision
 model = nn.Linear(6, 4).to(device)
 ---
@@ -442,8 +441,31 @@ h = model(x) + torch.tensor(eval("3.0"))
 var = (h ** 2).mean(0) - h.mean(0) ** 2
 loss = F.mse_loss(var, y.expand_as(h).var(0))
 ---
-var =
+var = (full_h ** 2).mean(0) - full_h.mean(0) ** 2
 
+=== a Gram matrix of what may be no tensor
+model = nn.Linear(6, 4).to(device)
+def gram(h):
+    return h @ h.T
+hidden = []
+---
+hidden.append(model(x))
+h = hidden.pop()
+loss = h.mean() + gram(h).mean()
+---
+return h @ h.T
+
+=== a Gram matrix of a choice
+model = nn.Linear(6, 4).to(device)
+def gram(h):
+    return 0.0 if h is None else torch.mm(h, h.t()).mean()
+---
+h = [None, model(x)][len(loader) % 2]
+loss = model(x).mean() + gram(h)
+---
+return 0.0 if h is None else torch.mm(h, h.t()).mean()
+""")
+REFUSED = cases("""\
 === a logarithm of one of two results, of an unseen sigmoid
 class Net(nn.Module):
     def __init__(self):
@@ -484,18 +506,6 @@ loss = (h.t() @ h).mean() + model(x).mean()
 ---
 loss =
 
-=== a Gram matrix of what may be no tensor
-model = nn.Linear(6, 4).to(device)
-def gram(h):
-    return h @ h.T
-hidden = []
----
-hidden.append(model(x))
-h = hidden.pop()
-loss = h.mean() + gram(h).mean()
----
-return h @
-
 === a Gram matrix in a program with half values of its own
 model = nn.Linear(6, 4).to(device)
 kept = torch.eye(8, dtype=torch.float16)
@@ -506,16 +516,6 @@ h = [kept, model(x)][len(loader) % 2]
 loss = model(x).mean() + gram(h).mean()
 ---
 return torch.mm
-
-=== a Gram matrix of a choice
-model = nn.Linear(6, 4).to(device)
-def gram(h):
-    return 0.0 if h is None else torch.mm(h, h.t()).mean()
----
-h = [None, model(x)][len(loader) % 2]
-loss = model(x).mean() + gram(h)
----
-return 0.0
 """)
 
 

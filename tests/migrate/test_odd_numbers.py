@@ -37,15 +37,15 @@ for x, y in data:
 
 LEFT = {
     "a place": "s[-1] = -1e9",
-    "a difference in place": "s -= 1e9 * mask",
     "a method in place": "s.sub_(1e9 * mask)",
     "a diagonal": "s.fill_diagonal_(-1e9)",
     "limits of a parameter": "s = s.masked_fill(mask, torch.finfo(self.q.weight.dtype).min)",
     "an attribute": "s = s.masked_fill(mask, Config.fill)",
     "limits of NumPy": "import numpy\n        s = s.masked_fill(mask, numpy.finfo('f').min)",
-    "a small number stored": "s[s == 0] = 1e-8",
 }  # fmt: skip
 ISLANDS = {
+    "a small number stored": "s[s == 0] = 1e-8",
+    "a difference in place": "s -= 1e9 * mask",
     "by index": "s = s.index_fill(1, torch.tensor([0], device=x.device), -1e9)",
     "a new tensor": "s = torch.where(mask, s.new_tensor(-1e9), s)",
     "a mask that is half": "s = s + (1.0 - mask.to(s.dtype)) * -1e9",

@@ -612,6 +612,221 @@ def check(h, k):
 loss = check(model(x), y).mean()
 ---
     loss = check(output, y).mean()
+
+=== two covariances
+model = nn.Linear(6, 8).to(device)
+def coral(a, b):
+    ns, nt = a.size(0), b.size(0)
+    ta = torch.ones((1, ns), device=a.device) @ a
+    ca = (a.t() @ a - (ta.t() @ ta) / ns) / (ns - 1)
+    tb = torch.ones((1, nt), device=b.device) @ b
+    cb = (b.t() @ b - (tb.t() @ tb) / nt) / (nt - 1)
+    return (ca - cb).pow(2).sum() / 400
+---
+h = next(iter([model(x)]))
+loss = coral(h[:4], h[4:])
+---
+ca = (a.t() @ a - (ta.t() @ ta) / ns) / (ns - 1)
+cb = (b.t() @ b - (tb.t() @ tb) / nt) / (nt - 1)
+
+=== a variable in two islands
+model = nn.Linear(6, 8).to(device)
+def spread(a, b):
+    mean = a.mean(0)
+    ca = (a - mean).t() @ (a - mean)
+    out = ca.sum() + (a @ a.t()).sum()
+    return out + b.sum()
+---
+h = next(iter([model(x)]))
+loss = spread(h, x) / 100
+---
+ca = (full_a - mean).t() @ (full_a - mean)
+
+=== distances that are changed in place
+model = nn.Linear(6, 8).to(device)
+def cdist(a, b):
+    na = a.pow(2).sum(dim=-1, keepdim=True)
+    nb = b.pow(2).sum(dim=-1, keepdim=True)
+    res = torch.addmm(nb.t(), a, b.t(), alpha=-2).add_(na)
+    return res.clamp_min_(1e-30)
+def kernel(a, b):
+    d = cdist(a, b)
+    k = torch.zeros_like(d)
+    for g in [0.01, 0.1]:
+        k.add_(torch.exp(d.mul(-g)))
+    return k
+---
+h = next(iter([model(x)]))
+loss = kernel(h, h).mean() - kernel(h[:4], h[4:]).mean()
+---
+full_res = res.float() if res.dtype is torch.float16 else res
+
+=== a product that is decomposed twice
+model = nn.Linear(6, 9).to(device)
+def turn(a, b):
+    H = torch.matmul(a, b.transpose(2, 1))
+    R = []
+    for i in range(a.size(0)):
+        u, s, v = torch.svd(H[i])
+        r = torch.matmul(v, u.t())
+        if torch.det(r) < 0:
+            u, s, v = torch.svd(H[i])
+            r = torch.matmul(v, -u.t())
+        R.append(r)
+    return torch.stack(R)
+---
+h = next(iter([model(x)])).view(-1, 3, 3)
+loss = (turn(h, h + torch.eye(3, device=device)) * h).mean()
+---
+u, s, v = torch.svd(full_H[i])
+
+=== an attribute that is None at first
+class Masked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(6, 1)
+        self.seen = None
+    def forward(self, x):
+        if self.seen is None or self.seen.shape[0] != x.shape[0]:
+            with torch.no_grad():
+                self.seen = self.fc(x).abs()
+                self.ratio = 2.0 / (self.seen + 1e-8)
+                self.seen = torch.clamp(self.seen, 0, 1)
+        return self.fc(x) * self.ratio * self.seen
+model = Masked().to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+self.ratio = 2.0 / (full_seen + 1e-8)
+
+=== a field of what is not known
+import collections
+model = nn.Linear(6, 8).to(device)
+Info = getattr(collections, "".join(["named", "tuple"]))("Info", ["value"])
+def ratio(info):
+    return torch.sum(info.value / (info.value.abs() + 1e-8), dim=-1)
+---
+info = Info(model(x))
+loss = ratio(info).mean() + model(x).mean()
+---
+return torch.sum(full_value / (full_value.abs() + 1e-8), dim=-1)
+
+=== what may be a number is asked
+model = nn.Linear(6, 1).to(device)
+def ratio(h, n):
+    return h / (n + 1e-8)
+---
+h = next(iter([model(x)]))
+loss = (ratio(h, h.abs()) + ratio(h, 2.0)).mean()
+---
+return full_h / (full_n + 1e-8)
+
+=== what is of double precision stays so
+model = nn.Linear(6, 1).to(device)
+def ratio(h, n):
+    return h / (n + 1e-8)
+---
+h = next(iter([model(x)]))
+z = y.double() + 0.5
+loss = (ratio(h, h.abs()) + ratio(z, z)).mean().float()
+---
+return full_h / (full_n + 1e-8)
+
+=== the determinant of a parameter beside a product
+class Mix(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.W = nn.Parameter(torch.Tensor(n, n))
+        nn.init.orthogonal_(self.W)
+    def forward(self, x, back=False):
+        if not back:
+            return x @ self.W, torch.slogdet(self.W)[-1].unsqueeze(0).repeat(x.size(0), 1)
+        return x @ torch.inverse(self.W), -torch.slogdet(self.W)[-1].repeat(x.size(0), 1)
+model = Mix(6).to(device)
+---
+z, ld = model(x)
+loss = (z.pow(2).sum(-1, keepdim=True) - ld).mean()
+---
+
+=== half precision that is only asked for
+LINEAR
+def check(h):
+    if h.dtype not in (torch.float16, torch.float32, torch.float64):
+        raise TypeError("no numbers")
+    return h
+def ratio(h, n):
+    return h / (n + 1e-8)
+---
+h = check(next(iter([model(x)])))
+loss = ratio(h, h.abs()).mean()
+---
+return h / (full_n + 1e-8)
+
+=== what is changed in place is cast for all that follows
+model = nn.Linear(6, 8).to(device)
+---
+h = model(x) * 1
+h.clamp_min_(1e-8)
+loss = (1 / (h + 1)).mean()
+---
+h = h.float()
+h.clamp_min_(1e-8)
+
+=== a small number that is added in place
+model = nn.Linear(6, 8).to(device)
+---
+h = model(x).abs() * 1
+h += 1e-8
+loss = h.sqrt().mean()
+---
+h = h.float()
+h += 1e-8
+
+=== what may be a list is made of what is cast
+model = nn.Linear(6, 64).to(device)
+def spec(hs):
+    return torch.fft.irfft(hs[0], 4).mean() + hs[0].mean()
+---
+h = model(x)
+loss = spec(next(iter([[h]])))
+---
+loss = spec(next(iter([[h.float()]])))
+
+=== what is changed in place has another name
+model = nn.Linear(6, 8).to(device)
+---
+h = model(x) * 1
+k = h.view(-1)
+h.clamp_min_(1e-8)
+loss = (1 / (k + 1)).mean() + h.mean()
+---
+k = h.view(-1)
+h.clamp_min_(1e-8)
+
+=== places that are moved and kept below 1
+model = nn.Linear(6, 8).to(device)
+def look(h, places):
+    moved = places.clone()
+    moved[:, 0] += 0.25
+    moved.clamp_(-1 + 1e-6, 1 - 1e-6)
+    return (h * moved).mean()
+---
+h = next(iter([model(x)]))
+loss = look(h, h.tanh())
+---
+
+=== the entropy of what is not seen, that is near to 0 alone
+import collections
+model = nn.Linear(6, 8).to(device)
+Info = getattr(collections, "".join(["named", "tuple"]))("Info", ["prob"])
+def entropy(info):
+    p = info.prob
+    return -torch.sum(p * torch.log(p + 1e-8), dim=-1)
+---
+info = Info(F.softmax(model(x), dim=-1))
+loss = entropy(info).mean()
+---
+return -torch.sum(p * torch.log(p + 1e-8), dim=-1)
 """)
 
 REFUSED = cases("""\
@@ -970,6 +1185,96 @@ h += k.abs()
 loss = k.mean() + h.mean()
 ---
 assert h
+
+=== a property gives another value each time
+LINEAR
+class Drawn:
+    def __init__(self, h):
+        self.h = h
+    @property
+    def value(self):
+        return self.h * torch.rand_like(self.h)
+def ratio(drawn):
+    return 1.0 / (drawn.value + 1e-8)
+---
+loss = ratio(Drawn(next(iter([model(x)])).abs() + 1)).mean()
+---
+return 1.0 / (drawn.value
+
+=== half values of the program's own
+LINEAR
+import numpy as np
+def ratio(h, n):
+    return h / (n + 1e-8)
+---
+h = next(iter([model(x)]))
+k = torch.from_numpy(np.ones((8, 1), dtype=np.float16)).to(device)
+loss = (ratio(h, h.abs()) + ratio(h, k)).mean()
+---
+return h / (n
+
+=== what a function of torch changes in place
+model = nn.Linear(6, 8).to(device)
+def floor(h):
+    torch.clamp_min_(h, 1e-8)
+    return (1 / (h + 1)).mean()
+---
+h = model(x) * 1
+loss = floor(h) + h.mean()
+---
+torch.clamp_min_
+
+=== what is changed in place is seen by the caller
+LINEAR
+def squash(h):
+    return torch.clamp(h.sigmoid_(), min=1e-4, max=1 - 1e-4)
+---
+h = next(iter([model(x) * 1]))
+p = squash(h)
+loss = -(y * p.log() + (1 - y) * (1 - p).log()).mean() + h.mean()
+---
+return torch.clamp(h.sigmoid_()
+
+=== what is not seen is taken from 1 by way of a variable
+import collections
+model = nn.Linear(6, 8).to(device)
+Info = getattr(collections, "".join(["named", "tuple"]))("Info", ["prob"])
+def entropy(info):
+    p = info.prob
+    q = p * 1.0
+    other = 1.0 - q
+    return -torch.sum(torch.log(p + 1e-8) + torch.log(other + 1e-8), dim=-1)
+---
+info = Info(torch.sigmoid(model(x)))
+loss = entropy(info).mean()
+---
+return -torch.sum
+
+=== what is not seen is nearer to 0 than its epsilon hides
+import collections
+model = nn.Linear(6, 8).to(device)
+Info = getattr(collections, "".join(["named", "tuple"]))("Info", ["prob"])
+def entropy(info):
+    p = info.prob
+    return -torch.log(p + 1e-20)
+---
+info = Info(torch.sigmoid(model(x)))
+loss = entropy(info).mean()
+---
+return -torch.log
+
+=== the sum of what is not seen and an epsilon is taken from 1 elsewhere
+import collections
+model = nn.Linear(6, 8).to(device)
+Info = getattr(collections, "".join(["named", "tuple"]))("Info", ["prob"])
+def entropy(info):
+    p = info.prob
+    return p + 1e-8
+---
+info = Info(torch.sigmoid(model(x)))
+loss = -torch.log(1 - entropy(info)).mean()
+---
+return p +
 """)
 
 

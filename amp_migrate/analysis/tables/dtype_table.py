@@ -50,7 +50,7 @@ FP32_ONLY = re.compile(
 """Functions that want fp32 operands (``histc`` on CUDA), and compute no product that autocast would cast
 again."""
 NORMAL = re.compile(r"torch\.distributions\.(normal\.)?Normal")
-FLOAT = re.compile(r"torch\.(float|float32|FloatTensor|cuda\.FloatTensor)")
+FLOAT = re.compile(r"torch\.(float|float32|Tensor|FloatTensor|cuda\.FloatTensor)")
 INTEGERS = re.compile(r"torch\.(u?int\d*|long|short|bool)")
 MADE_LIKE = operations("first", "new", "compares") | {"to", "size", "numpy"}
 """Methods whose result is no half where their tensor is none."""

@@ -142,6 +142,8 @@ class Halves(Shown):
                         )
                     if dtype_table.FP32_ONLY.fullmatch(origin) or (origin in _LOADERS):
                         return True
+                    if dtype_table.FLOAT.fullmatch(origin):
+                        return True  # torch.Tensor(2, 3)
                     if name in operations("made", "counted", "given"):
                         return self._is_like_no_half(
                             at, *(arg.value for arg in args if arg.name == "dtype")

@@ -138,12 +138,15 @@ class Constants(Planner):
     ) -> Iterator[tuple[ir.Expr, bool, bool, int]]:
         """What may be a number there, whether it must not be too small, or too large, and its line."""
         value, line = stmt.value, stmt.line
+        at = Made(ir.Const(None), function, stmt)
         if stmt.kind == "assign" and value is not None:
             for target in stmt.targets:
                 if isinstance(target, ir.Item):
                     yield value, True, isinstance(target.key, ir.Const), line
         if stmt.kind == "augassign" and stmt.op in ("+", "-") and value is not None:
             yield from ((inner, False, True, line) for inner in ir.walk(value))
+            if not any(self._is_full(target, at) for target in stmt.targets):
+                yield value, True, False, line
         for expr in stmt.exprs:
             for inner in ir.walk(expr):
                 if isinstance(inner, ir.Operation) and inner.op == "*":

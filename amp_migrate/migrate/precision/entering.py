@@ -12,9 +12,9 @@ from amp_migrate.analysis.values.dtypes import rebinds
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import Recast, Upcast
-from amp_migrate.migrate.precision.remedies import Found, Planner
+from amp_migrate.migrate.precision.remedies import Found, Planner, changed_by
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import bindings
+from amp_migrate.program.bindings import bindings, parts_of
 from amp_migrate.program.link import Program
 from amp_migrate.program.names import Definition
 
@@ -24,6 +24,10 @@ _OF_TENSORS = frozenset(
     view_as expand_as clamp numel masked_fill bmm matmul type_as size""".split()
 )
 """Methods that tell that a value has a dtype."""
+_ONLY_OF_TENSORS = operations("first", "turns", "fp32") - {
+    name for kind in (list, dict, set, str) for name in dir(kind)
+}
+"""Methods that no collection has."""
 _TAKES_TENSOR = (
     operations("first")
     | operations("fp32", "raises")
@@ -64,6 +68,12 @@ class Span:
             and self.path[depth][1] <= path[depth][1] <= self.last
         )
 
+    def covers(self, other: Span) -> bool:
+        """Whether all statements of another span are this one's, too."""
+        return self.holds(other.function, other.path) and (
+            len(other.path) > len(self.path) or other.last <= self.last
+        )
+
     def meets(self, other: Span) -> bool:
         """Whether some statement is of both."""
         return self.holds(other.function, other.path) or other.holds(
@@ -93,6 +103,8 @@ class Entering(Planner):
             if stmt.kind in ("assign", "annassign", "augassign", "for"):
                 keys = [t.key for t in stmt.targets if isinstance(t, ir.Item)]
                 exprs = (*([stmt.value] if stmt.value is not None else ()), *keys)
+            if stmt.kind == "augassign":
+                exprs += stmt.targets
             for expr in exprs:
                 for leaf in leaves(expr, apart):
                     if isinstance(leaf, ir.Attr) and leaf.attr == "dtype":
@@ -132,7 +144,11 @@ class Entering(Planner):
             ):
                 return False
         refs = self.program.resolve(leaf, function)
-        if refs and all(ref.kind in ("function", "class", "external") for ref in refs):
+        if refs and all(
+            ref.kind in ("class", "external")
+            or (ref.kind == "function" and not self._is_property(ref.name))
+            for ref in refs
+        ):
             return False
         if self.halves.is_never_half(at) or self.dtypes.is_number(at):
             return False
@@ -140,6 +156,11 @@ class Entering(Planner):
         if kind == DTYPE and not self._is_named_dtype(at):
             raise Unfit
         return kind not in (DEVICE, DTYPE) and not self.is_setting(at)
+
+    def _is_property(self, function: str) -> bool:
+        """Whether a function runs where its name is read, and so stands for what it gives."""
+        decorators = self.program.functions[function].decorators
+        return any("property" in (ir.last_of(one) or "") for one in decorators)
 
     def _is_named_dtype(self, at: Made) -> bool:
         """Whether a dtype is written out, and is not that of some tensor."""
@@ -209,27 +230,84 @@ class Entering(Planner):
             isinstance(expr, ir.Name)
             and self.program.owner(expr.id, function) == function
         )
-        if len(uses) == 1:
+        sure = is_own and self._has_dtype(span, expr)
+        sure = sure or self.remedies.is_tensor(Made(expr, function, first))
+        perhaps = sure or self._is_no_collection(span, expr)
+        changed = any(
+            holder(one) == expr
+            for stmt in self._inside(span)
+            for one in changed_by(stmt)
+        )
+        if len(uses) == 1 and not changed:
             stmt, expr = uses[0]
             if stmt.kind in SIMPLE:
-                sure = is_own and self._has_dtype(span, expr)
-                raised = self.remedies.raised(function, stmt, expr, sure)
+                raised = self.remedies.raised(function, stmt, expr, sure, perhaps)
                 if raised is not None:
                     return raised
-        if isinstance(expr, ir.Name) and is_own and not self._is_used_later(span, expr):
+        if (
+            isinstance(expr, ir.Name)
+            and is_own
+            and (changed or not self._is_used_later(span, expr))
+        ):
             at = Made(expr, function, first)
             if self.dtypes.is_fp32(at):
                 return [(function, Recast(span.path, expr.id))]
-            if self._has_dtype(span, expr) and not self.remedies.has_halves:
-                recast = Recast(span.path, expr.id, self.remedies.dtype)
-                return [(function, recast)]
+            if perhaps and not self.remedies.has_halves:
+                half = self.remedies.dtype
+                return [(function, Recast(span.path, expr.id, half, asks=not sure))]
+        if changed:
+            raise Unfit
         edits: list[Found] = []
         for stmt, use in uses:
+            if stmt.kind in SIMPLE:
+                raised = self.remedies.raised(function, stmt, use, sure, perhaps)
+                if raised is None:
+                    raise Unfit
+                edits += raised
+                continue
             steps = steps_to(stmt, use)
             if steps is None or not self.dtypes.is_fp32(Made(use, function, stmt)):
                 raise Unfit
             edits.append((function, Upcast(stmt.path, steps)))
         return edits
+
+    def _is_no_collection(self, span: Span, wanted: ir.Expr) -> bool:
+        """Whether a span computes with a variable or attribute as lists, dicts and modules are not: what is
+        no tensor there is a number, or an array."""
+        return any(
+            self._is_operand(Made(inner, span.function, stmt), wanted)
+            for stmt in self._inside(span)
+            for inner in parts_of(stmt)
+        )
+
+    def _inside(self, span: Span) -> list[ir.Stmt]:
+        return [
+            stmt
+            for stmt in self.program.statements(span.function)
+            if span.holds(span.function, stmt.path)
+        ]
+
+    def _is_operand(self, at: Made, wanted: ir.Expr) -> bool:
+        match at.expr:
+            case ir.Operation(op="-" | "/" | "**" | "-x" | "@", operands=operands):
+                return wanted in operands
+            case ir.Operation(op="+", operands=operands):
+                # A list is added to lists only.
+                return wanted in operands and any(
+                    self.dtypes.is_number(at.inner(one)) for one in operands
+                )
+            case ir.Operation(op="*", operands=operands):
+                return wanted in operands and any(
+                    isinstance(one, ir.Const) and isinstance(one.value, float)
+                    for one in operands
+                )
+            case ir.Call(func=ir.Attr(value=value, attr=attr) as func):
+                return (
+                    value == wanted
+                    and attr in _ONLY_OF_TENSORS
+                    and not self.program.resolve(func, at.function)
+                )
+        return False
 
     def _has_dtype(self, span: Span, name: ir.Expr) -> bool:
         """Whether a variable holds a tensor, whenever the span is come to: what comes before any other

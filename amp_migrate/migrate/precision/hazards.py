@@ -189,9 +189,9 @@ class Hazards:
                 blocked = blocked or refusal
                 continue
             self.given_up = self.given_up or refusal
-        if len(spans.planned) > len(self.spans):
+        if spans.planned.keys() != self.spans.keys():
             # What they bind is fp32, and what they call runs without autocast.
-            self.spans = spans.planned
+            self.spans = dict.fromkeys(spans.planned)
             self.find(functions, runs, regions)
             return
         if blocked is not None:

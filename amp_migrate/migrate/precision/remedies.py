@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 
 from amp_migrate.analysis.objects.flow import Flow, Made
@@ -21,6 +21,9 @@ from amp_migrate.program.link import Program
 
 SHAPES = operations("still")
 """Functions and methods that leave a probability what it is, and its dtype."""
+
+_OF_TENSORS = operations("first", "fp32", "product", "promoted", "turns", "view")
+"""Methods of tensors, which set no attributes of others."""
 
 Found = tuple[str, Edit]
 """A function, and an edit of one of its statements."""
@@ -61,29 +64,47 @@ class Remedies:
     def upcast(self, function: str, stmt: ir.Stmt, expr: ir.Expr) -> None:
         """Plan a cast; raises `Unclear` where it cannot be written."""
         steps = steps_to(stmt, expr)
-        if steps is None:
+        if steps is None or self._is_changed(Made(expr, function, stmt)):
             raise Unclear(
                 "an operand that has to be fp32 is not taken apart", stmt.line
             )
         self.edit(function, Upcast(stmt.path, steps))
 
     def raised(
-        self, function: str, stmt: ir.Stmt, operand: ir.Expr, tensor: bool
+        self,
+        function: str,
+        stmt: ir.Stmt,
+        operand: ir.Expr,
+        tensor: bool,
+        perhaps: bool = False,
     ) -> list[Found] | None:
         """What makes an operand fp32 where it may be half, and is exact with AMP off; None where nothing.
 
-        What is for sure a ``tensor``, of whatever dtype, is cast where it turns out to be half.
+        What is for sure a ``tensor``, of whatever dtype, is cast where it turns out to be half; so is
+        what is ``perhaps`` one, or else a number: it is asked.
         """
         at = Made(operand, function, stmt)
         if self.halves.is_never_half(at):
             return []
+        if self._is_changed(at):
+            return None
         steps = steps_to(stmt, operand)
         if steps is None:
             return None
         if self.dtypes.is_fp32(at):
             return [(function, Upcast(stmt.path, steps))]
         base = self._base(operand, function)
-        if base is None or not tensor or rebinds(at) or self._is_chosen(stmt, base):
+        if (
+            base is None
+            and perhaps
+            and not tensor
+            and self._is_plain(operand, function)
+        ):
+            assert isinstance(operand, ir.Attr)
+            base = operand
+        if base is None or not (tensor or perhaps) or rebinds(at):
+            return None
+        if self._is_chosen(stmt, base):
             return None
         if isinstance(base, ir.Attr) and self._may_set(stmt, base, function):
             return None
@@ -92,7 +113,37 @@ class Remedies:
         steps = steps_to(stmt, base)
         if steps is None or name in known or self.has_halves:
             return None
-        return [(function, Widen(stmt.path, steps, name, self.dtype))]
+        widen = Widen(stmt.path, steps, name, self.dtype, asks=not tensor)
+        return [(function, widen)]
+
+    def _is_changed(self, at: Made) -> bool:
+        """Whether a statement changes a value in place that something else may still see: the change would
+        be made to a copy."""
+        root = at.expr
+        while isinstance(root, (ir.Attr, ir.Item)):
+            root = root.value
+        if not isinstance(root, ir.Name) or not any(
+            one is at.expr for one in changed_by(at.stmt)
+        ):
+            return False
+        made, from_start = self.flow.reaching(root.id, at)
+        is_gone = at.stmt.kind == "return" or root in at.stmt.targets
+        return not is_gone or from_start or not all(map(_makes_new, made))
+
+    def _is_plain(self, expr: ir.Expr, function: str) -> bool:
+        """Whether an expression is an attribute that is no property of the program."""
+        match expr:
+            case ir.Attr(value=ir.Name(id=name), attr=attr):
+                return (
+                    self.program.owner(name, function) == function
+                    and self.program.origin(expr, function) is None
+                    and attr not in self._functions
+                )
+        return False
+
+    @cached_property
+    def _functions(self) -> frozenset[str]:
+        return frozenset(one.name for one in self.program.functions.values())
 
     def cast_if_tensor(self, at: Made, like: str) -> bool:
         """Plan a variable's cast to the dtype of another, where it turns out to be a tensor; whether that
@@ -145,6 +196,9 @@ class Remedies:
                     kind_of(self.program, a.value, function) == DEVICE for a in args
                 ):
                     expr = value
+                case ir.Call(func=ir.Attr(attr=attr)) if attr.endswith("_"):
+                    # A copy would be changed in its place.
+                    return None
                 case ir.Call(
                     func=ir.Attr(value=value, attr=attr) as func, args=args
                 ) if attr in keeps and all(
@@ -174,6 +228,10 @@ class Remedies:
             and not (self.program.origin(call.func, function) or "").startswith(
                 "torch."
             )
+            and (
+                ir.method_of(call) not in _OF_TENSORS
+                or bool(self.program.resolve(call.func, function))
+            )
             for call in calls_of(stmt)
         )
 
@@ -197,7 +255,12 @@ class Remedies:
         """Whether what can run here has half values of its own, which are to stay so with AMP off."""
         program, can_run = self.program, self.flow.can_run
         return any(
-            can_run(function) and (word in _HALVES or self._makes_half(stmt, function))
+            can_run(function)
+            and (
+                self._makes_half(stmt, function)
+                if word == "half"
+                else not _only_compares(stmt, word)
+            )
             for word in (*_HALVES, "half")
             for function, stmt in program.mentioning(word)
         ) or any(
@@ -218,6 +281,44 @@ class Remedies:
             or (self.program.origin(inner, function) or "").endswith(".half")
             for inner in parts_of(stmt)
         )
+
+
+def changed_by(stmt: ir.Stmt) -> Iterator[ir.Expr]:
+    """What a statement changes in place."""
+    for target in stmt.targets:
+        if stmt.kind == "augassign" or isinstance(target, ir.Item):
+            yield target
+    for call in calls_of(stmt):
+        match call.func:
+            case ir.Attr(value=value, attr=attr) if attr.endswith(
+                "_"
+            ) and not attr.endswith("__"):
+                yield value
+                yield from (arg.value for arg in call.args[:1])
+
+
+def _makes_new(stmt: ir.Stmt) -> bool:
+    """Whether a statement binds the result of arithmetic, or of an operation that is no view."""
+    match stmt.value:
+        case ir.Operation(op=op):
+            return op in (*dtype_table.ARITHMETIC, "**", "@", "-x")
+        case ir.Call(func=ir.Attr(attr=attr)):
+            return attr in operations("fresh") or attr.endswith("_")
+    return False
+
+
+def _only_compares(stmt: ir.Stmt, word: str) -> bool:
+    """Whether a statement asks whether something is of a dtype, and says that nowhere else."""
+    asked = {
+        id(inner)
+        for test in parts_of(stmt)
+        if isinstance(test, ir.Operation)
+        and test.op in ("==", "!=", "is", "is not", "in", "not in")
+        for inner in ir.walk(test)
+    }
+    return all(
+        id(inner) in asked for inner in parts_of(stmt) if ir.last_of(inner) == word
+    )
 
 
 class Planner:

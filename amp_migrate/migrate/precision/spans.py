@@ -48,9 +48,11 @@ _CTC = ("torch.nn.CTCLoss", "warpctc_pytorch.CTCLoss")
 _USE_UP = frozenset(f"builtins.{n}" for n in "sum max min all any list tuple".split())
 """What computes all that a generator gives before it returns."""
 _MOST = 30
+_LEAST = 1e-9
+"""From here on, an epsilon hides what half precision has not next to 0."""
 
 
-_State = tuple[Planned, set[int], dict[Span, None]]
+_State = tuple[Planned, set[int], dict[Span, list[Found]]]
 
 
 class Spans(Planner):
@@ -75,7 +77,7 @@ class Spans(Planner):
         self.formulas = formulas
         self.under_autocast = under_autocast
         self.known = [span for span in known if not span.is_called]
-        self.planned: dict[Span, None] = {}
+        self.planned: dict[Span, list[Found]] = {}
         self.entered: set[str] = set()
         """The variables that the last one casts."""
         self._closed: dict[str, bool] = {}
@@ -152,15 +154,20 @@ class Spans(Planner):
     def plan(self, span: Span) -> bool:
         """Plan an island; whether that is exact with AMP off, and helps."""
         others = [o for o in (*self.planned, *self.known) if o.meets(span)]
-        if any(other != span for other in others):
+        within = [o for o in others if o in self.planned and span.covers(o)]
+        if any(other != span and other not in within for other in others):
             return False
         start = self._state()
+        for other in within:
+            # One island in place of two.
+            for edit in self.planned.pop(other):
+                self.remedies.edits.pop(edit, None)
         try:
             edits = self._edits(span)
         except Unfit:
             self._restore(start)
             return False
-        self.planned[span] = None
+        self.planned[span] = edits
         self.remedies.edits.update(dict.fromkeys(edits))
         return True
 
@@ -249,7 +256,8 @@ class Spans(Planner):
                 self.halves.made_full |= everything
                 self.sigmoids.in_fp32 |= everything - set(map(id, hoisted))
         for of in small:
-            if self.sigmoids.may_be_one(of, True, self.entering.is_setting):
+            unseen = not self._is_far_from_one(of)
+            if self.sigmoids.may_be_one(of, unseen, self.entering.is_setting):
                 raise Unfit
         for stmt in inside:
             if self.formulas.refusal(function, stmt) is not None:
@@ -339,6 +347,55 @@ class Spans(Planner):
             # Where it is cast down again, it is infinite.
             raise Unfit
         return small
+
+    def _is_far_from_one(self, of: Made) -> bool:
+        """Whether a value matters where it is near to 0 alone, and no nearer than half precision is: it
+        divides, or its logarithm is taken, with an epsilon; and nothing in its function is taken from 1.
+        """
+        last = {
+            id(one)
+            for inner in parts_of(of.stmt)
+            for one in (_logarithm_of(inner), _divisor(inner))
+        }
+        sums = [
+            inner
+            for inner in parts_of(of.stmt)
+            if isinstance(inner, ir.Operation)
+            and inner.op == "+"
+            and any(one is of.expr for one in inner.operands)
+        ]
+        small = [
+            abs(number)
+            for one in sums
+            for operand in one.operands
+            for number in self.constants.numbers.all(operand, of.function)
+        ]
+        if not sums or not all(id(one) in last for one in sums):
+            return False
+        return min(small, default=0) >= _LEAST and not (
+            self._taken_from_one(of.function).intersection(ir.walk(of.expr))
+        )
+
+    def _taken_from_one(self, function: str) -> set[ir.Expr]:
+        """The variables that go into what a function takes from 1."""
+        statements = list(self.program.statements(function))
+        found = {
+            name
+            for stmt in statements
+            for inner in parts_of(stmt)
+            if isinstance(inner, ir.Operation)
+            and inner.op == "-"
+            and not isinstance(inner.operands[1], ir.Const)
+            for name in ir.walk(inner.operands[1])
+            if isinstance(inner.operands[0], ir.Const)
+        }
+        before = -1
+        while before < len(found):
+            before = len(found)
+            for stmt in statements:
+                if not found.isdisjoint(stmt.targets) and stmt.value is not None:
+                    found.update(ir.walk(stmt.value))
+        return {one for one in found if isinstance(one, (ir.Name, ir.Attr))}
 
     # -- what may stand in one ------------------------------------------------------------------
 
@@ -459,6 +516,8 @@ class Spans(Planner):
         """What is changed in place must be the very value that it is without the island: no copy."""
         function = span.function
         target = holder(target)
+        if self._is_fresh(target, function):
+            return
         at = Made(target, function, stmt)
         if self.halves.is_never_half(at):
             return
@@ -476,11 +535,23 @@ class Spans(Planner):
                 or not isinstance(one.targets[0], ir.Name)
             ):
                 raise Unfit
-            if not (
-                span.holds(function, one.path) and self._is_fresh(one.value, function)
+            if self._is_fresh(one.value, function) and (
+                span.holds(function, one.path) or self._is_right_before(span, one)
             ):
-                if not self.halves.is_never_half(Made(one.value, function, one)):
-                    raise Unfit
+                continue
+            if not self.halves.is_never_half(Made(one.value, function, one)):
+                raise Unfit
+
+    def _is_right_before(self, span: Span, stmt: ir.Stmt) -> bool:
+        """Whether nothing uses what a statement of the same block binds, before a span does."""
+        first = span.path[-1][1]
+        block = self.program.control(span.function).block(span.path)
+        return stmt.path[:-1] == span.path[:-1] and not any(
+            target in ir.walk(expr)
+            for between in ir.statements(block[stmt.path[-1][1] + 1 : first])
+            for expr in between.exprs
+            for target in stmt.targets
+        )
 
     def _check_behind(self, span: Span, inside: list[ir.Stmt]) -> None:
         """What the span makes as a view of what enters it must not be changed in place later, or compared
@@ -531,11 +602,29 @@ class Spans(Planner):
         match value:
             case ir.Operation(op=op):
                 return op in (*dtype_table.ARITHMETIC, "**", "@", "-x")
-            case ir.Call(func=ir.Attr(attr=attr)):
+            case ir.Call(func=ir.Attr(value=inner, attr=attr)):
+                if attr.endswith("_") and self._is_fresh(inner, function):
+                    return True
                 return attr in _FRESH and not self.program.callees(value, function)
             case ir.Const():
                 return True
         return False
+
+
+def _logarithm_of(expr: ir.Expr) -> ir.Expr | None:
+    match expr:
+        case ir.Call(
+            func=ir.Attr(value=value, attr=attr), args=args
+        ) if attr in operations("log"):
+            return args[0].value if args else value
+    return None
+
+
+def _divisor(expr: ir.Expr) -> ir.Expr | None:
+    match expr:
+        case ir.Operation(op="/", operands=(_, divisor)):
+            return divisor
+    return None
 
 
 def _is_product(expr: ir.Expr) -> bool:
