@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from amp_migrate.core.deep import with_room
 from amp_migrate.core.results import Loop, Result, SourceError
 from amp_migrate.migrate.program import migrate_program
 from amp_migrate.program.imports import scan_imports
@@ -45,7 +46,11 @@ def migrated(
     program = found[0]
     options = replace(settings.options, torch_version=torch_version)
     shown = {file: program.documents[file].path for file in program.texts}
-    results = migrate_program(program, options, given=set(program.texts), shown=shown)
+    results = with_room(
+        lambda: migrate_program(
+            program, options, given=set(program.texts), shown=shown
+        )
+    )
     return _run_by(program, key(entry), results)
 
 

@@ -51,6 +51,22 @@ def test_runs_end_after_the_steps_that_were_asked_for(validate: Any) -> None:
     assert (said.code, said.only["steps"]) == (0, 4)
 
 
+def test_a_script_of_many_calls(validate: Any) -> None:
+    """Its plan recurses deeper than Python allows by itself."""
+    layers = "".join(
+        f"def step{n}(x):\n    return step{n - 1}(x)\n" for n in range(1, 100)
+    )
+    script = PLAIN.replace(
+        "for step in",
+        f"def step0(x):\n    return torch.sigmoid(model(x))\n{layers}for step in",
+    ).replace(
+        "nn.functional.cross_entropy(model(x), y)",
+        "nn.functional.binary_cross_entropy(step99(x), x[:, :3].sigmoid())",
+    )
+    said = validate({"train.py": script}, "train.py", "--json", "--steps", "2")
+    assert (said.code, said.only["outcome"]) == (0, "proven")
+
+
 def test_arguments_reach_the_script(validate: Any) -> None:
     text = "import sys\n" + PLAIN.replace("range(6)", "range(int(sys.argv[2]))")
     said = validate({"train.py": text}, "train.py", "--json", "--", "--steps", "3")
