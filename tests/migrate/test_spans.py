@@ -1275,6 +1275,19 @@ info = Info(torch.sigmoid(model(x)))
 loss = -torch.log(1 - entropy(info)).mean()
 ---
 return p +
+
+=== what is not seen may be what a sigmoid leaves of 1
+import collections
+model = nn.Linear(6, 8).to(device)
+Info = getattr(collections, "".join(["named", "tuple"]))("Info", ["prob"])
+def entropy(info):
+    p = info.prob
+    return -torch.sum(p * torch.log(p + 1e-8), dim=-1)
+---
+info = Info(1 - torch.sigmoid(model(x)))
+loss = entropy(info).mean()
+---
+return -torch.sum
 """)
 
 

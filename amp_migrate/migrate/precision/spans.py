@@ -7,6 +7,7 @@ precision is cast up. They compute then what they compute with AMP off, and what
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from functools import cached_property
 
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.objects.forward import MODELS, MODULES, Forward
@@ -29,7 +30,7 @@ from amp_migrate.migrate.precision.entering import (
 from amp_migrate.migrate.precision.formulas import Formulas
 from amp_migrate.migrate.precision.islands import OUTPUTS
 from amp_migrate.migrate.precision.remedies import Found, Planner, Remedies
-from amp_migrate.migrate.precision.sigmoids import Planned, Sigmoids
+from amp_migrate.migrate.precision.sigmoids import SQUASHES, Planned, Sigmoids
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import bindings, calls_of, parts_of
 from amp_migrate.program.link import CallSite
@@ -372,8 +373,29 @@ class Spans(Planner):
         ]
         if not sums or not all(id(one) in last for one in sums):
             return False
+        if self._squashes_and_takes_from_one:
+            return False
         return min(small, default=0) >= _LEAST and not (
             self._taken_from_one(of.function).intersection(ir.walk(of.expr))
+        )
+
+    @cached_property
+    def _squashes_and_takes_from_one(self) -> bool:
+        """Whether a file of what can run speaks of a sigmoid, and takes something from 1: that may be what
+        is not seen."""
+        program, can_run = self.program, self.flow.can_run
+        files = {
+            ir.file_of(function)
+            for word in SQUASHES
+            for said in (word, word.title())
+            for function, _ in program.mentioning(said)
+            if can_run(function)
+        }
+        return any(
+            ir.file_of(function) in files
+            and can_run(function)
+            and bool(self._taken_from_one(function))
+            for function in program.functions
         )
 
     def _taken_from_one(self, function: str) -> set[ir.Expr]:
