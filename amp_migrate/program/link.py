@@ -77,6 +77,8 @@ class Program(Names):
     ) -> None:
         """``layout`` tells which of the files an import means; without it each stands alone."""
         super().__init__(modules, layout)
+        self.whole: Program | None = None
+        """The program of which this one lacks what some methods do."""
         self._families: dict[str, frozenset[str]] = {}
         self._refs: dict[
             tuple[str, ir.Expr], frozenset[Ref] | tuple[frozenset[Ref], int] | int

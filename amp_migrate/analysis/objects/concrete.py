@@ -418,7 +418,9 @@ def without(program: Program, methods: Collection[str]) -> Program:
         )
         for facts in program.modules.values()
     ]
-    return Program(modules, program.layout)
+    found = Program(modules, program.layout)
+    found.whole = program
+    return found
 
 
 def _nothing(function: ir.Function) -> ir.Stmt:

@@ -76,6 +76,7 @@ HANDS_BACK = (
     RETURNS_SELF | _INNER | _GIVES_ELEMENT | {"float", "values", "items", "copy"}
 )
 """Methods of whatever object that may give it itself, or what is in it."""
+TOO_MANY = "it takes too many paths"
 IN_PLACE = "it is computed in place"
 DEEPEST = 6
 """Of both stacks; a longer one loses what is outermost."""
@@ -343,7 +344,7 @@ class PointsTo:
                     seen[key] = one
                     pending.append(one)
             if len(seen) > _MOST_STATES:
-                yield self._lost(start, "it takes too many paths")
+                yield self._lost(start, TOO_MANY)
                 return
 
     def argument(
@@ -422,7 +423,7 @@ class PointsTo:
                     if passed is not None:
                         passed.append(more)
             if len(seen) > _MOST_STATES:
-                yield self._lost(start, "it takes too many paths")
+                yield self._lost(start, TOO_MANY)
                 return
 
     def _into_loops(self, at: State, to: State) -> State:

@@ -7,7 +7,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator
 
-from amp_migrate.analysis.objects.points_to import PointsTo
+from amp_migrate.analysis.objects.points_to import TOO_MANY, PointsTo
 from amp_migrate.analysis.tables.vocabulary import Half
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
@@ -32,6 +32,8 @@ class _Known(defaultdict[Half, dict[tuple[ir.Expr, str], list[float]]]):
 
     def __init__(self, program: Program) -> None:
         super().__init__(dict)
+        self.cut: set[tuple[ir.Expr, str]] = set()
+        """Whose search ended before it had found all."""
 
 
 class Numbers:
@@ -42,6 +44,8 @@ class Numbers:
         self.half = half
         self.points_to = program.noted(PointsTo)
         self._known = program.noted(_Known)[half]
+        self._cut = program.noted(_Known).cut
+        self._whole = program.whole and Numbers(program.whole, half)
 
     def one(self, expr: ir.Expr, function: str) -> float | None:
         """A number that an expression may be."""
@@ -60,9 +64,24 @@ class Numbers:
                 raise
         return self._known[key]
 
+    def are_unheld(self, expr: ir.Expr, function: str) -> bool:
+        """Whether an expression may be a number that half precision does not have."""
+        whole = self._whole
+        if whole is not None and not whole.are_unheld(expr, function):
+            # Where less is done, it is none, either.
+            if (expr, function) not in whole._cut:
+                return False
+        return any(
+            0 < abs(value) < self.half.smallest
+            or self.half.largest < abs(value) < float("inf")
+            for value in self.all(expr, function)
+        )
+
     def _find(self, expr: ir.Expr, function: str) -> Iterator[float]:
         for one in self.points_to.of(expr, function):
             value, at = one.expr, one.function
+            if one.name == TOO_MANY:
+                self._cut.add((expr, function))
             if one.fields:
                 # A limit, of the result of a call.
                 value = ir.Attr(value, str(one.fields[0][1]))

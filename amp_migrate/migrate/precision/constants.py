@@ -102,10 +102,9 @@ class Constants(Planner):
     def mentions(self, stmt: ir.Stmt, function: str) -> bool:
         """Whether a statement has a number that half precision does not have."""
         return any(
-            self._underflows(value) or self._overflows(value)
+            self.numbers.are_unheld(inner, function)
             for inner in parts_of(stmt)
             if isinstance(inner, (ir.Const, ir.Name, ir.Attr))
-            for value in self.numbers.all(inner, function)
         )
 
     # -- where they stand -----------------------------------------------------------------------
