@@ -200,6 +200,14 @@ class HigherOrder:
                 return True
         if found and all(self._is_output(d) for d in found):
             return True
+        if found and all(_is_computed(d.value) for d in found):
+            # What alone a module is given is data, were it made of what another one gives.
+            for stmt in program.statements(owner):
+                for call in calls_of(stmt):
+                    if [arg.value for arg in call.args] == [inputs] and (
+                        self.forward.is_forward(call, owner, MODELS)
+                    ):
+                        return True
         for stmt in program.statements(owner):
             wanted = ir.Attr(inputs, "requires_grad")
             if wanted in stmt.targets and stmt.value == ir.Const(True):
@@ -557,6 +565,11 @@ def _asks_gradients(value: ir.Expr) -> bool:
                 if arg.name == "requires_grad" and arg.value == ir.Const(True):
                     return True
     return False
+
+
+def _is_computed(value: ir.Expr | None) -> bool:
+    """``alpha * real + (1 - alpha) * fake``, which is no parameter itself."""
+    return isinstance(value, ir.Operation) and value.op in ("+", "-", "*", "/")
 
 
 def _items(expr: ir.Expr) -> tuple[ir.Expr, ...]:

@@ -1061,3 +1061,107 @@ def test_a_loss_that_stays_on_the_cpu(device: str, term: str, is_left: bool) -> 
     if is_left:
         (found,) = result.diagnostics
         assert found.code == "AMP041" and "on the CPU" in found.message
+
+
+_PARTS = """\
+def pick():
+    return ["cpu", "cuda"][torch.cuda.is_available()]
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 3)
+        self.layer = self.layer.to(pick())
+    def forward(self, x):
+        return self.layer(x.to(self.layer.weight.device))
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = Encoder()
+    def forward(self, x):
+        return self.encoder(x)
+def train(conf):
+    model = Net()
+    if conf.optimizer == "sgd":
+        opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    else:
+        opt = torch.optim.Adam(model.parameters(), lr=0.1)
+    for x, y in data:
+        opt.zero_grad()
+        out = model(x)
+        loss = criterion(out, y.to(out.device))
+        loss.backward()
+        opt.step()
+class Conf:
+    optimizer = "adam"
+train(Conf())
+"""
+
+
+def test_parts_that_are_put_somewhere_where_they_are_made() -> None:
+    source = HEAD.replace("import argparse\n", "") + _PARTS
+    assert switch(source) == 'next(model.parameters()).device.type == "cuda"'
+    check_runs(source, migrate_source(source, path="train.py").output)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    (
+        ("Adam(model.parameters", "Adam(Net().parameters"),
+        ("Adam(model.parameters", "Adam(model.encoder.parameters"),
+        # It comes to an accelerator behind the optimizer.
+        (
+            "        self.layer = self.layer.to",
+            "    def place(self):\n        self.layer.to",
+        ),
+    ),
+)
+def test_parts_that_may_be_elsewhere_when_the_optimizer_is_made(
+    old: str, new: str
+) -> None:
+    source = HEAD + _PARTS.replace(old, new)
+    if "place" in new:
+        source = source.replace("    for x", "    model.encoder.place()\n    for x", 1)
+    assert switch(source) == "AMP041"
+
+
+_GIVEN = """\
+class Engine:
+    def __init__(self, config):
+        self.opt = make(self.model, config)
+    def fit(self):
+        for x, y in data:
+            if self.config["cuda"] is True:
+                x, y = x.cuda(), y.cuda()
+            self.opt.zero_grad()
+            loss = criterion(self.model(x), y)
+            loss.backward()
+            self.opt.step()
+class Own(Engine):
+    def __init__(self, config):
+        self.config = config
+        self.model = nn.Linear(8, 3)
+        if config["cuda"] is True:
+            self.model.cuda()
+        super().__init__(config)
+def make(net, config):
+    return torch.optim.SGD(net.parameters(), lr=config["lr"])
+Own({"cuda": torch.cuda.is_available(), "lr": 0.1}).fit()
+"""
+
+
+def test_what_a_call_was_given_can_be_asked_behind_it() -> None:
+    source = HEAD.replace("import argparse\n", "") + _GIVEN
+    assert switch(source) == 'next(self.model.parameters()).device.type == "cuda"'
+    check_runs(source, migrate_source(source, path="train.py").output)
+
+
+def test_what_a_call_was_given_need_not_be_what_it_uses() -> None:
+    source = HEAD + _GIVEN.replace(
+        "    return torch", "    net = net.child if config else net\n    return torch"
+    )
+    assert switch(source) == "AMP041"
+    bound = HEAD + _GIVEN.replace(
+        "self.opt = make(self.model, config)",
+        "model = self.model\n        self.opt, model = make(model, config), None",
+    )
+    assert "next(model" not in migrate_source(bound, path="train.py").output

@@ -6,6 +6,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from half_support import check_runs
 from programs import HEAD, before_and_after, left_alone, migrated, trains_as_before
 from shorthand import before, written_out
 
@@ -578,6 +579,56 @@ def test_in_another_file(tmp_path: Path) -> None:
         "        out = D(mix)\n"
         "        ones = Variable("
     ) in outputs["penalties.py"]
+
+
+_MIXED = """\
+class Judge(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1))
+    def forward(self, x):
+        return self.net(x)
+    def penalty(self, real, fake):
+        alpha = torch.rand(4, 1, device=device)
+        mix = alpha * real + (1 - alpha) * fake
+        out = self(mix)
+        g = torch.autograd.grad(out, mix, torch.ones_like(out), create_graph=True)[0]
+        return ((g.norm(2, dim=1) - 1) ** 2).mean()
+maker = nn.Sequential(nn.Linear(8, 8), nn.Tanh()).to(device)
+judge = Judge().to(device)
+opt = torch.optim.SGD(judge.parameters(), lr=0.1)
+for x, y in data:
+    fake = maker(x)
+    loss = judge(fake).mean() - judge(x).mean() + judge.penalty(x, fake)
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+def test_a_mixture_with_what_a_model_made_is_no_parameter() -> None:
+    output = migrated(_MIXED)
+    assert (
+        '        with torch.autocast("cuda", enabled=False):\n            out = '
+        in output
+    )
+    check_runs(HEAD + _MIXED, HEAD + output)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    (
+        # Weights of an inner loop.
+        ("out = self(mix)", "out = F.linear(real, mix)"),
+        ("out = self(mix)", "out = self.net[2](self.net[0](real) * mix)"),
+        (
+            "        mix = alpha * real",
+            "        mix = list(self.parameters())[0]\n        old = mix * real",
+        ),
+    ),
+)
+def test_a_mixture_that_may_be_of_parameters(old: str, new: str) -> None:
+    assert left_alone(_MIXED.replace(old, new)) == "AMP023"
 
 
 def test_a_second_run_changes_nothing() -> None:

@@ -930,6 +930,72 @@ def test_parameters_given_twice() -> None:
     assert left_alone(before(text)) == "AMP012"
 
 
+_NESTED = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+        self.head = nn.Linear(8, 3)
+    def forward(self, x):
+        return self.head(self.body(x))
+    def slow(self):
+        for layer in [self.body]:
+            for module in layer.modules():
+                for p in module.parameters():
+                    if p.requires_grad:
+                        yield p
+    def groups(self):
+        return [{"params": self.slow(), "lr": 0.01}, {"params": self.head.parameters()}]
+    def all(self):
+        found = []
+        for m in self.modules():
+            found.extend(list(m.parameters()))
+        return found
+model = Net().to(device)
+opt = torch.optim.SGD(model.groups(), lr=0.1)
+for x, y in data:
+    STEPS
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    (
+        ("", ""),
+        ("model = Net()", 'model = globals()["Net"]()'),
+        ("model.groups()", "model.all()"),
+        ("model.groups()", "[p for m in model.modules() for p in m.parameters()]"),
+    ),
+)
+def test_parameters_of_modules_come_again_with_those_of_their_parts(
+    old: str, new: str
+) -> None:
+    """A scaler divides a gradient each time that its parameter is listed."""
+    assert left_alone(before(_NESTED.replace(old, new))) == "AMP012"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    (
+        (".modules():", ".children():"),
+        ("module.parameters()", "module.parameters(recurse=False)"),
+        (
+            "                for p in",
+            "                if not isinstance(module, nn.Linear):\n"
+            "                    continue\n                for p in",
+        ),
+        ("model.groups()", "[p for m in model.children() for p in m.parameters()]"),
+        (
+            "model.groups()",
+            "[p for m in model.modules() if isinstance(m, nn.Linear) for p in m.parameters()]",
+        ),
+    ),
+)
+def test_parameters_of_modules_that_are_taken_once(old: str, new: str) -> None:
+    source = before(_NESTED.replace(old, new))
+    assert check_off(HEAD + source, HEAD + migrated(source)) == []
+
+
 CHECKPOINTS = {
     "keys without a word in common": (
         "a backward each",

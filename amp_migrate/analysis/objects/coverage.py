@@ -727,6 +727,17 @@ class Coverage:
             return as_parts(held, None) if origin == "builtins.next" else held
         callees = self.program.callees(call, function)
         held = Held(complete=bool(callees))
+        if not callees and isinstance(func, ir.Attr) and origin is None:
+            # Of who knows what: it may be any method of that name that its file comes by.
+            near = self.program.around({ir.file_of(function)})
+            held.twice = any(
+                self._of(returned.value, caller, returned, depth + 1).twice
+                for name, facts in self.program.functions.items()
+                if facts.name == func.attr and facts.class_name is not None
+                if ir.file_of(name) in near
+                for caller, returned in self._returned(name)
+                if returned.value is not None
+            )
         outer = self._way
         try:
             for site in self.program.call_sites_of(call, function):
@@ -735,9 +746,46 @@ class Coverage:
                 for caller, returned in self._returned(site.callee):
                     assert returned.value is not None
                     held.join(self._of(returned.value, caller, returned, depth + 1))
+                if self.program.functions[site.callee].is_generator:
+                    held.twice |= any(
+                        isinstance(inner, ir.Suspend)
+                        and self._is_repeated(site.callee, given)
+                        for given in self.program.statements(site.callee)
+                        for inner in parts_of(given)
+                    )
         finally:
             self._way = outer
         return held
+
+    def _is_repeated(self, function: str, stmt: ir.Stmt) -> bool:
+        """Whether a statement takes the parameters of each module that a loop goes through, where those of
+        its parts are among them, and come again: ``for m in net.modules(): found += m.parameters()``.
+        """
+        around = list(self.program.control(function).around(stmt.path))
+        taken = [stmt, *(outer for outer in around if outer.kind == "for")]
+        for outer in around:
+            if outer.kind != "for" or outer.value is None:
+                continue
+            if not _calls(outer.value, _EACH_MODULE, None):
+                continue
+            each = {
+                n.id
+                for t in outer.targets
+                for n in ir.walk(t)
+                if isinstance(n, ir.Name)
+            }
+            if any(
+                _calls(value, _PARAMETERS, each)
+                for one in taken
+                if one is not outer
+                for value in one.exprs
+            ) and not any(
+                _tells_apart(s.value)
+                for s in ir.statements((outer,))
+                if s.kind == "if" and s.value is not None
+            ):
+                return True
+        return False
 
     def _of_comprehension(
         self, expr: ir.Comprehension, function: str, stmt: ir.Stmt, depth: int
@@ -761,7 +809,16 @@ class Coverage:
             )
             if not own:
                 held.join(self._of(iterable, function, stmt, depth + 1))
-        return chosen_by(held, map(test_of, expr.conditions), expr.conditions)
+        held = chosen_by(held, map(test_of, expr.conditions), expr.conditions)
+        held.twice |= (
+            any(_calls(one, _EACH_MODULE, None) for one in expr.iterables)
+            and any(
+                _calls(one, _PARAMETERS, targets)
+                for one in (*expr.iterables, *expr.elements)
+            )
+            and not any(map(_tells_apart, expr.conditions))
+        )
+        return held
 
     def _of_name(self, expr: ir.Name, function: str, stmt: ir.Stmt, depth: int) -> Held:
         program = self.program
@@ -811,6 +868,7 @@ class Coverage:
             one = self._of(value, definition.function, stmt, depth + 1)
             if stmt.kind == "augassign":
                 held.join(self._as_added(one, definition.function, stmt, at))
+                held.twice |= self._is_repeated(definition.function, stmt)
             elif one.all or one.groups or not one.complete:
                 several.append(one)
         if given and self.program.is_param(owner, expr.id):
@@ -833,6 +891,7 @@ class Coverage:
                     known = True
                     one = self._of(call.args[-1].value, qualname, stmt, depth + 1)
                     held.join(self._as_added(one, qualname, stmt, at, test))
+                    held.twice |= self._is_repeated(qualname, stmt)
         if self._loses_some(expr, owner):
             held = as_parts(held, None)
         if known and (held.all or held.groups):
@@ -1110,6 +1169,10 @@ class Coverage:
                 yield callee, stmt
 
 
+_EACH_MODULE = ("modules", "named_modules")
+_PARAMETERS = ("parameters", "named_parameters")
+
+
 def definitions_of(program: Program, one: Identity) -> list[Definition]:
     """What gives the name that an object goes by its value."""
     kind, owner, *rest = one
@@ -1157,3 +1220,24 @@ def _skips(stmt: ir.Stmt, other: ir.Stmt) -> bool:
 
 def _shown(path: ir.Path) -> str:
     return ".".join(f"{field}{index}" for field, index in path)
+
+
+def _calls(expr: ir.Expr, methods: Collection[str], of: Collection[str] | None) -> bool:
+    """Whether an expression calls one of some methods, of a variable or what is taken out of it, and not
+    for a module's own alone."""
+    return any(
+        isinstance(call.func, ir.Attr)
+        and call.func.attr in methods
+        and (of is None or bool(ir.names_in(call.func.value) & set(of)))
+        and not any(arg.value == ir.Const(False) for arg in call.args)
+        for call in ir.calls_in(expr)
+    )
+
+
+def _tells_apart(test: ir.Expr) -> bool:
+    """Whether a test asks of what kind a module is, or whether something is there already."""
+    return any(
+        (isinstance(inner, ir.Operation) and inner.op in ("in", "not in"))
+        or (isinstance(inner, ir.Call) and inner.func == ir.Name("isinstance"))
+        for inner in ir.walk(test)
+    )

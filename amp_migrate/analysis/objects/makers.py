@@ -5,7 +5,12 @@ from __future__ import annotations
 import re
 from functools import cached_property
 
-from amp_migrate.analysis.objects.points_to import Context, Object, PointsTo
+from amp_migrate.analysis.objects.points_to import (
+    COPIES,
+    Context,
+    Object,
+    PointsTo,
+)
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
 
@@ -139,9 +144,12 @@ class Makers:
             return made.func, one.function, one.context
         if not isinstance(one.expr, ir.Call):
             return None
-        if self.program.origin(one.expr.func, one.function) != "functools.partial":
+        origin, args = self.program.origin(one.expr.func, one.function), one.expr.args
+        if origin in COPIES and len(args) == 1 and not args[0].star:
+            # A copy of a class is that class.
+            return args[0].value, one.function, one.context
+        if origin != "functools.partial":
             return None
-        args = one.expr.args
         if any(arg.name in (None, "params") for arg in args[1:]):
             return None
         if not args or args[0].name or args[0].star:
@@ -320,13 +328,14 @@ def _are_parameters(call: ir.Call, given: ir.Expr) -> bool:
 
 
 def _is_unknown(one: Object) -> bool:
-    """Whether callers out of sight decide what it is; or it is None, or a part of a number or of a text,
-    which nobody calls."""
-    return (
-        one.kind == "open"
-        or one.is_none
-        or (isinstance(one.expr, ir.Const) and bool(one.fields))
-    )
+    """Whether callers out of sight decide what it is; or it is None, an option of the command line, or a part
+    of a number or of a text, which nobody calls."""
+    match one.expr:
+        case ir.Call(func=ir.Attr(attr="parse_args"), args=()):
+            is_text = [kind for kind, _ in one.fields] == ["attribute"]
+        case expr:
+            is_text = isinstance(expr, ir.Const) and bool(one.fields)
+    return one.kind == "open" or one.is_none or is_text
 
 
 def _worst(kinds: set[str | None]) -> str | None:

@@ -28,7 +28,7 @@ from amp_migrate.analysis.values.conditions import (
 )
 from amp_migrate.analysis.values.sentinels import left_before, tells_from_none
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of, parts_of
+from amp_migrate.program.bindings import bindings, each_call, parts_of
 from amp_migrate.program.link import Program
 
 _GIVE_BOOLS = frozenset("not in is compare == != < <= > >=".split()) | {
@@ -98,6 +98,8 @@ class Devices:
         own, known = self.moves.own(function, birth)
         decided = self._by_own(own, place) if own else self._by_others(known, place)
         moved = [move for move in own if move in reaching]
+        if known and not own:
+            moved = self._of_parts(reaching)
         if decided is None and own:
             decided = self._by_availability(moved, place)
         if moved and not isinstance(decided, Decision):
@@ -161,6 +163,17 @@ class Devices:
                 return None
         return Decision(f"{self.torch}.cuda.is_available()")
 
+    def _of_parts(self, moves: Iterable[Move]) -> list[Move]:
+        """The moves by which modules put their own parts somewhere."""
+        return [
+            move
+            for move in moves
+            if move.kind == "module" and move.receiver is not None
+            for own in (self.program.self_class(move.function),)
+            if own is not None and root_of(move.receiver) == ir.Name(own[0])
+            if self.moves.forward.is_module_class(own[1])
+        ]
+
     def _by_parameters(self, moves: Iterable[Move], place: Place) -> Decision | None:
         """Where the decision is out of sight, but made before: a parameter that the optimizer is given is
         where it was put."""
@@ -170,7 +183,7 @@ class Devices:
             for move in moves
         ):
             return None
-        made = [(call, place.function) for call in calls_of(place.stmt)]
+        made = [(call, place.function) for _, call in each_call((place.stmt,))]
         for target in place.stmt.targets:
             found = self.points_to.of(target, place.function)
             made += (
@@ -199,6 +212,16 @@ class Devices:
         """An expression that ``at`` evaluates in ``line``, in the words of the place."""
         if at == place.function:
             return ir.render(expr)
+        sites = self.program.call_sites.get(at, ())
+        if isinstance(expr, ir.Name) and not self.program.definitions(at, expr.id):
+            for site in sites:
+                if site.stmt is place.stmt and site.caller == place.function:
+                    # What was read for the call can be read behind it.
+                    given = self.points_to.argument(site, expr.id)
+                    root = None if given is None else root_of(given)
+                    bound = {name for name, _, _ in bindings(place.stmt)}
+                    if given is not None and root is not None:
+                        return None if root.id in bound else ir.render(given)
         seen = self._translated(expr, at, line, place, 0)
         return None if seen is None else ir.render(seen.expr)
 
