@@ -7,7 +7,7 @@ With AMP off that changes nothing, and the loss that a penalty is added to is sc
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from amp_migrate.analysis.objects.flow import Flow, Made
 from amp_migrate.analysis.objects.forward import MODELS, Forward
@@ -16,7 +16,7 @@ from amp_migrate.analysis.paths.loops import Blocked, Refusal
 from amp_migrate.analysis.values.halves import Statements
 from amp_migrate.analysis.values.passed import MayBeHalf, MayHavePassed
 from amp_migrate.edit.addresses import steps_to
-from amp_migrate.edit.edits import FullPrecision, Placed, Upcast
+from amp_migrate.edit.edits import Edit, FullPrecision, Placed, Recast, Upcast
 from amp_migrate.migrate.precision.contexts import Contexts
 from amp_migrate.migrate.precision.entering import Entering, Span, Unfit
 from amp_migrate.migrate.precision.hazards import Hazards
@@ -225,7 +225,17 @@ class HigherOrder:
 
     def _is_own_leaf(self, expr: ir.Expr, function: str) -> bool:
         """``self.scale``, a tensor that asks for gradients and is no parameter of its module: nothing that
-        is given to a method is made of it."""
+        is given to a method is made of it. The same of one that a function makes of a number.
+        """
+        if isinstance(expr, ir.Name):
+            if self.program.owner(expr.id, function) != function:
+                return False
+            match self.program.definitions(function, expr.id):
+                case [Definition(value=value, index=None)] if value is not None:
+                    return _asks_gradients(value) and self._is_of_numbers(
+                        value, function
+                    )
+            return False
         own = self.program.self_class(function)
         if (
             own is None
@@ -244,6 +254,17 @@ class HigherOrder:
             )
             for d in made
         )
+
+    def _is_of_numbers(self, made: ir.Expr, function: str) -> bool:
+        """``torch.tensor(1.).to(device).requires_grad_()``."""
+        while isinstance(made, ir.Call) and isinstance(made.func, ir.Attr):
+            if self.program.origin(made.func, function) == "torch.tensor":
+                data = made.argument(0, "data")
+                return data is not None and isinstance(data, ir.Const)
+            if made.func.attr not in ("to", "cuda", "requires_grad_"):
+                return False
+            made = made.func.value
+        return False
 
     def _is_output(self, definition: Definition) -> bool:
         """Whether a variable is what a module gives, which is no parameter."""
@@ -355,7 +376,7 @@ class HigherOrder:
                     reason = "differentiates what may be in half precision"
                     raise _Refused(reason, call.line)
         for span in spans:
-            self._check_span(span, runs, halves)
+            self._check_span(span, runs, halves, passed)
         if spans and not self._computes_elsewhere(runs, inside):
             taken = [(f, s, c) for f, s, c in calls if (f, s.path) in inside]
             line = taken[0][2].line
@@ -397,13 +418,16 @@ class HigherOrder:
                 return False
         return self.inner.share(calls)
 
-    def _check_span(self, span: Span, runs: Collection[Run], halves: MayBeHalf) -> None:
+    def _check_span(
+        self, span: Span, runs: Collection[Run], halves: MayBeHalf, passed: MayBeHalf
+    ) -> None:
         function, forward = span.function, self.forward
         body = self.program.functions[function].body
         statements = [s for s in ir.statements(body) if span.holds(function, s.path)]
         line = statements[0].line
         written: set[str] = set()
         leaves = self._own_leaves(statements, function)
+        tensors = self._differentiated_to(statements, function)
         for stmt in statements:
             if isinstance(stmt.value, ir.Const) and cell_number(stmt.value.value):
                 raise _Refused("and what it differentiates are in two cells", line)
@@ -417,9 +441,12 @@ class HigherOrder:
                 raise _Refused("stands in a generator", stmt.line)
             for expr in self._goes_in(stmt, function):
                 variables = forward.reads_of(expr, function) - written
+                # What a net out of sight gives may be half as well.
+                nets = variables.intersection(self._from_nets(tensors, function, stmt))
+                self._raised(nets, tensors, function, stmt, passed)
                 if variables and halves.may_be(expr, function, stmt):
                     given = variables.difference(leaves)
-                    if self._raised(given, function, stmt, halves):
+                    if self._raised(given, tensors, function, stmt, halves):
                         continue
                     if leaves and self._cast_where_used(span, halves):
                         continue
@@ -441,16 +468,40 @@ class HigherOrder:
         """The attributes that all gradients in some statements are taken to; none where they are not of
         the module's own leaves only."""
         found: frozenset[str] = frozenset()
-        for stmt in statements:
-            for call in calls_of(stmt):
-                if self.program.origin(call.func, function) == GRAD:
-                    inputs = call.argument(1, "inputs")
-                    items = () if inputs is None else _items(inputs)
-                    if not all(self._is_own_leaf(one, function) for one in items):
-                        return frozenset()
-                    for one in items:
-                        found |= self.forward.reads_of(one, function)
+        for one in self._differentiated_to(statements, function):
+            if not self._is_own_leaf(one, function):
+                return frozenset()
+            found |= self.forward.reads_of(one, function)
         return found
+
+    def _from_nets(
+        self, exprs: Iterable[ir.Expr], function: str, stmt: ir.Stmt
+    ) -> Iterator[str]:
+        """Those variables among some expressions that hold just what a module gives."""
+        for one in exprs:
+            if isinstance(one, ir.Name):
+                at = Made(one, function, stmt)
+                made, from_start = self.hazards.remedies.flow.reaching(one.id, at)
+                if not from_start and all(
+                    isinstance(each.value, ir.Call)
+                    and self.forward.is_forward(each.value, function, MODELS)
+                    for each in made
+                ):
+                    yield one.id
+
+    def _differentiated_to(
+        self, statements: Iterable[ir.Stmt], function: str
+    ) -> list[ir.Expr]:
+        """All that gradients are taken to in some statements."""
+        return [
+            one
+            for stmt in statements
+            for call in calls_of(stmt)
+            if self.program.origin(call.func, function) == GRAD
+            for inputs in (call.argument(1, "inputs"),)
+            if inputs is not None
+            for one in _items(inputs)
+        ]
 
     def _cast_where_used(self, span: Span, halves: MayBeHalf) -> bool:
         """Plan to make variables fp32 that come into a span, which is right where nothing of them leads to
@@ -473,11 +524,17 @@ class HigherOrder:
         return True
 
     def _raised(
-        self, names: Collection[str], function: str, stmt: ir.Stmt, halves: MayBeHalf
+        self,
+        names: Collection[str],
+        tensors: Collection[ir.Expr],
+        function: str,
+        stmt: ir.Stmt,
+        halves: MayBeHalf,
     ) -> bool:
         """Plan to make variables fp32 where they are given their values; False where one cannot be.
 
-        So the forward is given the very tensor that its gradients are taken to.
+        So the forward is given the very tensor that its gradients are taken to. ``tensors``: those of
+        which it is known that they are no collections of several.
         """
         remedies = self.hazards.remedies
         edits: list[Placed] = []
@@ -498,9 +555,13 @@ class HigherOrder:
                     return False
                 steps = steps_to(one, value)
                 at = Made(value, function, one)
-                if steps is None or not remedies.dtypes.is_fp32(at):
+                if steps is not None and remedies.dtypes.is_fp32(at):
+                    edit: Edit = Upcast(one.path, steps)
+                elif name in tensors:
+                    edit = Recast(one.path, name.id, remedies.dtype, after=True)
+                else:
                     return False
-                edits.append((ir.file_of(function), Upcast(one.path, steps)))
+                edits.append((ir.file_of(function), edit))
             if from_start or not made:
                 return False
         self.casts += (one for one in edits if one not in self.casts)

@@ -348,14 +348,6 @@ LEFT = {
             gs = torch.autograd.grad(inner, copies, create_graph=True)
             loss = criterion(model(x), y) + gs[0].pow(2).sum()
         """,
-    "features": """\
-        for x, y in data:
-            opt.zero_grad()
-            features = model[0](x)
-            out = model[2](model[1](features))
-            g = torch.autograd.grad(out.sum(), features, retain_graph=True)[0]
-            loss = criterion(model(x * g.mean()), y)
-        """,
     "of the loss, for a log": """\
         for x, y in data:
             opt.zero_grad()
@@ -629,6 +621,86 @@ def test_a_mixture_with_what_a_model_made_is_no_parameter() -> None:
 )
 def test_a_mixture_that_may_be_of_parameters(old: str, new: str) -> None:
     assert left_alone(_MIXED.replace(old, new)) == "AMP023"
+
+
+_OF_A_NUMBER = """\
+def penalty(logits, y):
+    where = "cuda" if logits[0][0].is_cuda else "cpu"
+    scale = torch.tensor(1.).to(where).requires_grad_()
+    first = F.cross_entropy(logits[::2] * scale, y[::2])
+    second = F.cross_entropy(logits[1::2] * scale, y[1::2])
+    one = torch.autograd.grad(first, [scale], create_graph=True)[0]
+    other = torch.autograd.grad(second, [scale], create_graph=True)[0]
+    return torch.sum(one * other)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in data:
+    logits = model(x)
+    loss = criterion(logits, y) + penalty(logits, y)
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+def test_gradients_to_a_number_that_what_may_be_half_is_multiplied_by() -> None:
+    output = migrated(_OF_A_NUMBER)
+    assert "F.cross_entropy(logits[::2].float() * scale, y[::2])" in output
+    check_runs(HEAD + _OF_A_NUMBER, HEAD + output)
+
+
+@pytest.mark.parametrize(
+    "made",
+    (
+        "logits.detach().mean().requires_grad_()",
+        "torch.tensor(float(logits.mean())).requires_grad_()",
+        "torch.tensor(1.).to(logits).requires_grad_() * logits.mean()",
+    ),
+)
+def test_gradients_to_what_is_made_of_what_may_be_half(made: str) -> None:
+    made = f"scale = {made}"
+    text = "scale = torch.tensor(1.).to(where).requires_grad_()"
+    assert left_alone(_OF_A_NUMBER.replace(text, made)) == "AMP023"
+
+
+_OF_FEATURES = """\
+class Muted(nn.Module):
+    def __init__(self, body):
+        super().__init__()
+        self.body = body
+        self.head = nn.Linear(3, 3)
+    def update(self, x, y, opt):
+        hot = F.one_hot(y, 3)
+        f = self.body(x)
+        p = self.head(f)
+        g = torch.autograd.grad((p * hot).sum(), f)[0]
+        mask = g.lt(g.mean()).float()
+        loss = F.cross_entropy(self.head(f * mask), y)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+import torchvision.models as zoo
+muted = Muted(zoo.get(3)).to(device)
+opt = torch.optim.SGD(muted.parameters(), lr=0.1)
+for x, y in data:
+    muted.update(x, y, opt)
+"""
+
+
+def test_gradients_to_features_of_unknown_width() -> None:
+    unknown = _OF_FEATURES.replace("torchvision.models", "nets").replace(
+        "get(3)", "net()"
+    )
+    output = migrated(unknown)
+    cast = "            f = f.float() if f.dtype is torch.float16 else f\n"
+    assert f"            f = self.body(x)\n{cast}" in output
+    known = _OF_FEATURES.replace("import torchvision.models as zoo\n", "")
+    known = known.replace("zoo.get(3)", "make()")
+    check_runs(HEAD + known, HEAD + migrated(known))
+
+
+def test_features_that_come_with_others() -> None:
+    text = _OF_FEATURES.replace("f = self.body(x)", "f, more = self.body(x)")
+    assert left_alone(text) == "AMP023"
 
 
 def test_a_second_run_changes_nothing() -> None:
