@@ -47,9 +47,7 @@ def migrated(
     options = replace(settings.options, torch_version=torch_version)
     shown = {file: program.documents[file].path for file in program.texts}
     results = with_room(
-        lambda: migrate_program(
-            program, options, given=set(program.texts), shown=shown
-        )
+        lambda: migrate_program(program, options, given=set(program.texts), shown=shown)
     )
     return _run_by(program, key(entry), results)
 

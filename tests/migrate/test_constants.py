@@ -729,8 +729,52 @@ model = Net().to(device)
 loss = F.mse_loss(model(x), y)
 ---
 out = full_out + h.float() / (full_scale.abs() + 1e-8)
+
+=== a slice is filled
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 4))
+    def forward(self, x, t):
+        output = self.net(x)
+        first = int(t * 2)
+        if first > 0:
+            output[:, :first].data.fill_(-10e10)
+        return output
+model = Net().to(device)
+---
+loss = F.cross_entropy(model(x, 1), y.long().squeeze(1) + 2)
+---
+output[:, :first].data.fill_(max(-10e10, torch.finfo(output.dtype).min))
+
+=== what a module with its own __call__ returns
+LINEAR
+class Scale(nn.Module):
+    def __call__(self, values):
+        return values @ values.T
+    def forward(self, values):
+        return values / 2
+scale = Scale()
+---
+loss = F.mse_loss(model(x), y) + (1 / (scale(x).abs() + 1e-8)).mean()
+---
+    loss = F.mse_loss(output, y) + (1 / (scale(x).abs() + 1e-8)).mean()
 """)
 REFUSED = cases("""\
+=== a slice of what may be integers is filled
+import collections
+LINEAR
+Info = getattr(collections, "".join(["named", "tuple"]))("Info", ["places"])
+def fill(info):
+    places = info.places
+    places[:, :1].fill_(-100000)
+    return places
+---
+h = model(x)
+loss = h.mean() + fill(Info((h > 0).long())).float().mean()
+---
+places[:, :1].fill_
+
 === a mask of a product
 class Att(nn.Module):
     def __init__(self):
@@ -898,7 +942,7 @@ loss = F.mse_loss(model(x), y)
 ---
 out = out + 1
 
-=== what a module with its own __call__ returns
+=== what a module with its own __call__ returns, taken from 1
 LINEAR
 class Scale(nn.Module):
     def __call__(self, values):
@@ -907,7 +951,7 @@ class Scale(nn.Module):
         return values / 2
 scale = Scale()
 ---
-loss = F.mse_loss(model(x), y) + (1 / (scale(x).abs() + 1e-8)).mean()
+loss = F.mse_loss(model(x), y) + (1 / (1 - scale(x).abs() + 1e-8)).mean()
 ---
 loss = F.mse_loss(model(x), y) + (1 /
 """)

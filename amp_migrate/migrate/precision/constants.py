@@ -12,6 +12,7 @@ from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.vocabulary import HALVES, Half
+from amp_migrate.analysis.values.halves import is_slice
 from amp_migrate.analysis.values.numbers import FP32_NEXT_TO_ONE, Numbers
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
@@ -619,6 +620,13 @@ def _reshaped(expr: ir.Expr) -> ir.Expr:
 def _holder(expr: ir.Expr) -> ir.Expr | None:
     """The variable that gives an expression its dtype."""
     match expr:
+        case ir.Attr(value=ir.Item() as value, attr="data"):
+            return _holder(value)
+        case ir.Item(value=ir.Name() as value, key=ir.Display(items=keys)) if any(
+            map(is_slice, keys)
+        ):
+            # Nothing else than a tensor has such elements: x[:, 0].
+            return value
         case ir.Name() | ir.Attr():
             return expr
         case ir.Operation(op="+" | "-" | "*" | "/", operands=operands):
