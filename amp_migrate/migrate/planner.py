@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import PurePath
 from typing import NoReturn
 
@@ -258,18 +258,51 @@ class Planner:
                 parts.remove(part)
                 classes, loops = classes | part[0], [*part[1], *loops]
             parts.append((classes, loops))
+        every = frozenset().union(*(its for its, _ in parts))
+        alone = concrete.is_alone(every)
         found = [
-            Group(loops, group.slots, group.births, concrete.apart(classes))
+            Group(
+                loops,
+                group.slots,
+                group.births,
+                concrete.apart(classes, every if alone else classes),
+            )
             for classes, loops in parts
             if loops
         ]
         mentions = {f for f, _ in self.optimizers.mentions.of(group.slots)}
-        if all(mentions.isdisjoint(part.apart) for part in found) or (
-            not concrete.is_alone(frozenset().union(*(its for its, _ in parts)))
-            and any(map(self._holds_shared, group.births))
+        if all(mentions.isdisjoint(part.apart) for part in found):
+            return []
+        if not alone and (
+            any(map(self._holds_shared, group.births)) or not self._clears_first(group)
         ):
             return []
         return found
+
+    def _clears_first(self, group: Group) -> bool:
+        """Whether each step uses no gradients but those of its own function: scaled ones flow into every
+        object that a forward goes through."""
+
+        def trains(function: str, stmt: ir.Stmt) -> bool:
+            return any(
+                "backward" in self.events.kinds(callee)
+                for event in self.events.of(function, stmt)
+                for callee in event.callees
+            )
+
+        return all(
+            self.program.control(function).is_on(
+                stmt.path,
+                [
+                    before.path
+                    for before, cleared in self.events.direct(function)
+                    if cleared.kind == "zero" and cleared.slot == event.slot
+                ],
+                partial(trains, function),
+            )
+            for function, stmt, event in self.events.calls_of("step")
+            if event.slot in group.slots
+        )
 
     def _holds_shared(self, birth: Birth) -> bool:
         """Whether an optimizer may be given a module that comes from outside of its object."""

@@ -318,3 +318,150 @@ def test_more_than_one_object(name: str, tmp_path: Path) -> None:
         algorithms += "def finish(opt):\n    opt.step()\n"
     for one in _by_name(tmp_path, algorithms, HEAD + training):
         assert not one.changed
+
+
+CHOSEN = """\
+ import sys
+ class First:
+     def __init__(self):
+         self.net = make().to(device)
+-    def train_loop(self, opt):
++    def train_loop(self, opt, scaler):
+         for x, y in data:
+             STEPS net=self.net
+ class Inner:
+     def __init__(self):
+         self.net = make().to(device)
+-    def train_loop(self, opt):
++    def train_loop(self, opt, scaler):
+         for x, y in data:
+             opt.zero_grad()
+             loss = criterion(self.net(x), y)
+             grads = torch.autograd.grad(loss, list(self.net.parameters()), create_graph=True)
+             loss = loss + criterion(self.net(x + sum(g.mean() for g in grads)), y)
+             loss.backward()
+             opt.step()
+ def train(one):
+     opt = torch.optim.SGD(one.net.parameters(), lr=0.1)
++    scaler = BORN
+     for _ in range(2):
+-        one.train_loop(opt)
++        one.train_loop(opt, scaler=scaler)
+"""
+ARMS = """\
+ if len(sys.argv) > 1 and sys.argv[1] == "inner":
+     one = Inner()
+ elif len(sys.argv) > 2:
+     one = First()
+ else:
+     one = First()
+ train(one)
+"""
+
+
+def test_classes_of_which_a_run_chooses_one() -> None:
+    diff = written_out(CHOSEN + ARMS)
+    source, expected = before_and_after(diff)
+    result = migrate_source(HEAD + source, path="train.py")
+    assert result.output == HEAD + expected
+    assert [found.code for found in result.diagnostics] == ["AMP023"]
+    trains_as_before(diff)
+
+
+SEVERAL = {
+    "one behind the other": "train(First())\ntrain(Inner())\n",
+    "one or both": """\
+if len(sys.argv) > 1:
+    one = First()
+    train(one)
+if len(sys.argv) < 3:
+    two = Inner()
+    two.net = model
+    train(two)
+""",
+    "each time anew": """\
+for kind in sys.argv:
+    if kind == "inner":
+        one = Inner()
+    else:
+        one = First()
+    train(one)
+""",
+    "by a function that is called twice": """\
+def chosen(kind):
+    if kind == "inner":
+        return Inner()
+    return First()
+train(chosen("inner"))
+train(chosen("first"))
+""",
+}
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_classes_of_which_a_run_may_choose_several(name: str) -> None:
+    source, _ = before_and_after(written_out(CHOSEN))
+    result = migrate_source(HEAD + source + SEVERAL[name], path="train.py")
+    assert not result.changed
+
+
+def test_another_script_chooses_too(tmp_path: Path) -> None:
+    classes, trains = written_out(CHOSEN).split(" def train(")
+    for name, names in (("train", "First, Inner"), ("measure", "Inner")):
+        head = f" from classes import {names}\n"
+        after = "print(len(list(Inner().net.parameters())))\n"
+        text = f" def train({trains}{ARMS}" if name == "train" else f" {after}"
+        texts = before_and_after(head + text)
+        (tmp_path / f"{name}.py").write_text(HEAD + texts[0])
+    (tmp_path / "classes.py").write_text(HEAD + before_and_after(classes)[0])
+    found = {Path(one.path).stem: one for one in migrate_paths([tmp_path]).results}
+    assert found["classes"].output == HEAD + before_and_after(classes)[1]
+    assert "one.train_loop(opt, scaler=scaler)" in found["train"].output
+
+
+ACTOR = """\
+class Base:
+    def __init__(self):
+        self.net = nn.Linear(8, 8).to(device)
+        self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
+class Actor(Base):
+    def update(self, critic, x):
+        loss = -critic.value(self.net(x)).mean()
+        self.opt.zero_grad()
+        loss.backward()
+        self.opt.step()
+class Critic(Base):
+    def value(self, x):
+        return self.net(x).pow(2)
+    def learn(self, x):
+        loss = F.mse_loss(self.net(x), x)
+        self.opt.zero_grad()
+        loss.backward(create_graph=True)
+        self.opt.step()
+actor, critic = Actor(), Critic()
+for x, y in data:
+    critic.learn(x)
+    actor.update(critic, x)
+"""
+CLEARED_LATER = ACTOR.replace(
+    "        self.opt.zero_grad()\n        loss.backward(create_graph=True)\n        self.opt.step()\n",
+    "        loss.backward(create_graph=True)\n        self.opt.step()\n        self.opt.zero_grad()\n",
+)
+
+
+def test_gradients_that_flow_through_an_object_that_is_left_alone() -> None:
+    result = migrate_source(HEAD + ACTOR, path="train.py")
+    assert [found.code for found in result.diagnostics] == ["AMP023"]
+    assert "self.scaler.step(self.opt)" in result.output
+    # The critic would step on what the actor's scaled loss has left.
+    assert not migrate_source(HEAD + CLEARED_LATER, path="train.py").changed
+    among = ACTOR.replace(
+        "    def learn(self, x):\n", "    def learn(self, actor, x):\n"
+    ).replace(
+        "        loss.backward(create",
+        "        actor.update(self, x)\n        loss.backward(create",
+    )
+    among = among.replace(
+        "critic.learn(x)\n    actor.update(critic, x)", "critic.learn(actor, x)"
+    )
+    assert not migrate_source(HEAD + among, path="train.py").changed

@@ -101,3 +101,36 @@ def test_one_that_does_more(name: str) -> None:
     result = migrate_source(source)
     assert result.output == source
     assert [found.code for found in result.diagnostics] == ["AMP010"]
+
+
+MARKED = """\
+def marked(fn):
+    def inner(*args):
+        {inside}
+    setattr(inner, "marked", True)
+    return inner
+
+
+@marked
+def clip():
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+
+
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in data:
+    opt.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    clip()
+    opt.step()
+"""
+
+
+def test_what_is_handed_its_own_function() -> None:
+    source = HEAD + MARKED.format(inside="return fn(*args)")
+    result = migrate_source(source, path="train.py")
+    assert not result.diagnostics
+    assert "    scaler.unscale_(opt)\n    clip()" in result.output
+    touching = MARKED.format(inside="print(model[0].weight.grad)\n        fn(*args)")
+    (found,) = migrate_source(HEAD + touching, path="train.py").diagnostics
+    assert found.code == "AMP034"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from functools import cached_property
+from itertools import combinations, starmap
 
 from amp_migrate.analysis.objects.live import runs_once
 from amp_migrate.program import ir
@@ -18,6 +19,7 @@ _TAKERS = "getattr setattr vars __dict__".split()
 _ASKS = "super isinstance issubclass type".split()
 _REACHES = "exec __import__ __subclasses__ locate instantiate".split()
 """By what a class can be got at that is not named."""
+_Place = tuple[str, ir.Stmt, ir.Call]
 _FILLS = ("update", "setdefault", "__setitem__")
 
 
@@ -56,9 +58,12 @@ class Concrete:
             return found
         return found.intersection(frozenset().union(*callers))
 
-    def apart(self, class_names: Collection[str]) -> frozenset[str]:
-        """The methods of their families that run on no objects of some classes, and do nothing with them."""
-        program, family = self.program, self._family(class_names)
+    def apart(
+        self, class_names: Collection[str], among: Collection[str]
+    ) -> frozenset[str]:
+        """The methods of the families of many classes that run on no objects of some, and do nothing with
+        them."""
+        program, family = self.program, self._family(among)
         found = frozenset(
             method
             for one in family
@@ -66,7 +71,7 @@ class Concrete:
             if (run_on := self.classes_of(method)) and run_on.isdisjoint(class_names)
         )
         if self._is_dynamic or not (
-            self.is_alone(class_names) or not self._are_tied(family, found)
+            self.is_alone(among) or not self._are_tied(family, found)
         ):
             return frozenset()
         # Where all variables are taken together, a parameter would be one.
@@ -78,21 +83,29 @@ class Concrete:
         return frozenset(one for base in bases for one in self.program.family(base))
 
     def is_alone(self, class_names: Collection[str]) -> bool:
-        """Whether a run makes one object at most of the families of some classes: one call does, of
-        whichever class it is given, and a run comes to it once."""
+        """Whether a run makes one object at most of the families of some classes: it comes to one of the
+        calls that do, once, be that of whichever class it is given."""
         family = self._family(class_names)
         if family not in self._alone:
-            made = self._made_by(family)
+            made = [*(self._made_by(family) or {}).values()]
             self._alone[family] = (
-                made is not None
-                and len(made) == 1
-                and all(runs_once(self.program, *place) for place in made.values())
+                bool(made)
+                and all(runs_once(self.program, *place) for place in made)
+                and not any(starmap(self._may_both_run, combinations(made, 2)))
             )
         return self._alone[family]
 
-    def _made_by(
-        self, family: Collection[str]
-    ) -> dict[int, tuple[str, ir.Stmt, ir.Call]] | None:
+    def _may_both_run(self, one: _Place, other: _Place) -> bool:
+        """Whether a run may come to two calls: not where they stand in two arms, or in two scripts."""
+        (caller, stmt, _), (also, there, _) = one, other
+        if caller != also:
+            files = ir.file_of(caller), ir.file_of(also)
+            return self.program.may_run_together(*files)
+        return stmt is there or _run_together(
+            self.program, [(caller, stmt.path), (also, there.path)]
+        )
+
+    def _made_by(self, family: Collection[str]) -> dict[int, _Place] | None:
         """The calls that make an object of a family; None where one of its classes gets to where it is not
         followed."""
         program = self.program
@@ -104,7 +117,7 @@ class Concrete:
             or not program.imported_by_name.isdisjoint(map(ir.file_of, family))
         ):
             return None
-        made: dict[int, tuple[str, ir.Stmt, ir.Call]] = {}
+        made: dict[int, _Place] = {}
         said: set[str] = set()
         words = {program.classes[one].name for one in family} | {"globals"}
         while words - said:

@@ -127,7 +127,9 @@ class Events:
                         for _, event in self.direct(one):
                             func = None if event.call is None else event.call.func
                             if not (isinstance(func, ir.Name) and func.id in given):
-                                if event.kind not in CALLS or any(self.brought(event)):
+                                # ``setattr(wrapper, "name", 1)``: what the wrapper does is seen.
+                                brought = set(self.brought(event)).difference(inside)
+                                if event.kind not in CALLS or brought:
                                     trains = functions[ref.name].name
             self._around[function] = skips, again, trains
         return self._around[function]
