@@ -1471,3 +1471,30 @@ def test_a_loss_that_another_script_gives(
     assert bool(found.changed) is is_seen, found.diagnostics
     if is_seen:
         assert "criterion(out, torch.zeros_like(out))" in found.output
+
+
+_WRAPPED = """\
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self, plain):
+        super().__init__()
+        self.rows = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+        if not plain:
+            self.rows = nn.Sequential(self.rows, nn.Sigmoid())
+    def forward(self, x):
+        return self.rows(x)
+model = Net(False).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = nn.BCELoss()(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_layers_that_are_put_into_a_row_with_themselves() -> None:
+    """What is asked of them was asked without an end."""
+    result = migrate_source(_WRAPPED)
+    assert result.changed or [d.code for d in result.diagnostics] == ["AMP020"]

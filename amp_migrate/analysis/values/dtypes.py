@@ -35,6 +35,8 @@ class Shown:
         self.program = flow.program
         self.flow = flow
         self.modules = modules
+        self._rows: set[int] = set()
+        """The calls that make the rows of layers which are being asked."""
         self._left = 0
         self._asked: dict[tuple[int, str, ir.Path, int | None], ir.Expr] = {}
 
@@ -509,7 +511,14 @@ class Dtypes(Shown):
         layers = self.modules.layers(made)
         if layers is None:
             return False
-        return self._fp32_layers(layers, given)
+        if id(made.call) in self._rows:
+            # `self.net = nn.Sequential(self.net, nn.Sigmoid())`: what else it holds decides.
+            return True
+        self._rows.add(id(made.call))
+        try:
+            return self._fp32_layers(layers, given)
+        finally:
+            self._rows.discard(id(made.call))
 
     def _fp32_layers(
         self, layers: list[tuple[ir.Expr, str]], given: Made | None
