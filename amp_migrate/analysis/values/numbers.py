@@ -45,7 +45,8 @@ class Numbers:
         self.points_to = program.noted(PointsTo)
         self._known = program.noted(_Known)[half]
         self._cut = program.noted(_Known).cut
-        self._whole = program.whole and Numbers(program.whole, half)
+        whole = program.whole
+        self._whole = None if whole is None else Numbers(whole, half)
 
     def one(self, expr: ir.Expr, function: str) -> float | None:
         """A number that an expression may be."""
