@@ -37,6 +37,7 @@ from amp_migrate.core.options import Options
 from amp_migrate.edit.addresses import occurrence_of
 from amp_migrate.edit.edits import Placed, SetArgument
 from amp_migrate.migrate.framework_conflicts import Bypasses
+from amp_migrate.migrate.precision.entering import Span
 from amp_migrate.migrate.precision.hazards import Hazards
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import each_part
@@ -64,10 +65,13 @@ class Neighbours:
         torch: TorchNames,
         events: Events,
         live: Callable[[TrainingLoop], Live | None],
+        spans: dict[Span, None],
     ) -> None:
-        """``live``: what can run with a loop, where all that runs it is in sight."""
+        """``live``: what can run with a loop, where all that runs it is in sight. ``spans``: the islands
+        that the program's own loops have, to which these add theirs."""
         self.program = program
         self.live = live
+        self.spans = spans
         self.options = options
         self.torch = torch
         self.forward = events.forward
@@ -295,12 +299,15 @@ class Neighbours:
     ) -> list[Placed]:
         """What has to run in fp32, under the framework's autocast; raise `Blocked` at what half precision
         would break, or a scaled gradient."""
-        hazards = Hazards(self.program, self.forward, self.options, files, live)
+        hazards = Hazards(
+            self.program, self.forward, self.options, files, live, self.spans
+        )
         hazards.judge_setup()
         hazards.find(frozenset(), ())
         if framework.name == "the Hugging Face Trainer":
             self._judge_models()
         self._judge_gradients(live)
+        self.spans.update(hazards.spans)
         return [(ir.file_of(function), edit) for function, edit in hazards.edits]
 
     def _judge_models(self) -> None:

@@ -318,6 +318,7 @@ def _driven(
         planner.torch_names,
         planner.events,
         planner.live_around,
+        planner.spans,
     )
     driven = list(neighbours.loops())
     for loop in driven:

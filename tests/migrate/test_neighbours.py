@@ -447,3 +447,18 @@ def test_what_other_scripts_run(tmp_path: Path) -> None:
     assert results["plain.py"].changed
     (found,) = results["far.py"].diagnostics
     assert found.code == "AMP021"
+
+
+def test_an_island_of_a_framework_and_of_a_loop_beside_it() -> None:
+    code = LIGHTNING.replace(
+        "nn.functional.cross_entropy(self.layer(x), y)", "gram(self.layer(x)).mean()"
+    )
+    loop = "loss = gram(model(x.cuda())).mean()\n    loss.backward()\n    opt.step()"
+    text = (
+        f"import torch\ndef gram(x):\n    y = x * 2\n    return y @ y.t()\n{code}{TRAINER}"
+        "model = nn.Linear(8, 8).cuda()\nopt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        f"for x in data:\n    opt.zero_grad()\n    {loop}\n"
+    )
+    result = migrate_source(text)
+    assert {one.outcome for one in result.loops} == {Outcome.MIGRATED}
+    assert result.output.count("enabled=False") == 1
