@@ -984,7 +984,7 @@ class Planner:
         for run in self._born(group, runs):
             backward = sources.get((run.function, run.path))
             ways = NO_WAYS if backward is None else self._ways_to(group, backward)
-            switch = regional.near(run.function, self._next_ways(run, ways))
+            switch = regional.near(run.function, self._next_ways(run, ways), run.path)
             if self._is_bound(switch, run):
                 switches[run] = switch
                 self._begin_switched_off(group, run, switch, ways)

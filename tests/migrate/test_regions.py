@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from textwrap import dedent, indent
 
 import pytest
@@ -9,7 +10,7 @@ from half_support import check_runs
 from programs import HEAD, before_and_after, left_alone, migrated, trains_as_before
 from shorthand import before, written_out
 
-from amp_migrate.api import Options, Outcome, migrate_source
+from amp_migrate.api import Options, Outcome, migrate_paths, migrate_source
 from amp_migrate.sources.cells import cell_mark
 
 BORN = """\
@@ -1232,6 +1233,28 @@ def test_a_loss_is_made_by_a_function_that_trains_an_attack_first() -> None:
     check_runs(_ROBUST, result.output)
     kept = _ROBUST.replace("    optimizer.zero_grad()\n    logits", "    logits")
     assert not migrate_source(kept).changed
+
+
+def test_a_region_names_a_scaler_that_is_made_whenever_it_is_come_to(
+    tmp_path: Path,
+) -> None:
+    """Two scripts, and between them a scaler that only one arm makes."""
+    shared, script = _ROBUST.split("device = torch.device")
+    shared += "device = torch.device" + script.partition("\n")[0] + "\n"
+    shared = shared.replace("delta.requires_grad = True", "delta = nn.Parameter(delta)")
+    (tmp_path / "robust.py").write_text(shared)
+    text = (
+        "import torch\nfrom torch import nn\nfrom robust import robust_loss, device\n"
+    )
+    text += script.partition("\n")[2]
+    for name in ("one.py", "two.py"):
+        (tmp_path / name).write_text(text)
+    results = {Path(r.path).name: r for r in migrate_paths([tmp_path]).results}
+    assert all(one.changed for one in results.values())
+    lines = results["robust.py"].output.splitlines()
+    region = lines[lines.index("        logits = model(x)") - 1]
+    assert "enabled=scaler.is_enabled()" in region
+    assert "scaler_delta = torch.amp.GradScaler(" in results["robust.py"].output
 
 
 _STEPS_TWICE = """\

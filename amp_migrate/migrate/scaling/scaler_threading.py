@@ -396,16 +396,29 @@ class Travel:
         """The switch of an optimizer that a function knows under a name of its own."""
         return self._of_slot(slot, self.named(slot, function), function)
 
-    def near(self, function: str, ways: Ways) -> str:
-        """A switch for a region: the one that belongs to its loss, or any that is in sight.
+    def near(self, function: str, ways: Ways, path: ir.Path) -> str:
+        """A switch for a region: the one that belongs to its loss, or any that is in sight, and made
+        whenever the region is come to.
 
         All of a program's switches are on or off together.
         """
         for wanted in (ways, None):
             for texts in self._in_sight(function, wanted):
-                if texts:
+                if texts and (
+                    wanted is not None or self._is_made(texts[0], function, path)
+                ):
                     return texts[0]
         return self.visible_in(function, ways)
+
+    def _is_made(self, name: str, function: str, path: ir.Path) -> bool:
+        """Whether a switch, if a function makes it itself, is made before one of its statements."""
+        made = [
+            birth.path
+            for birth in self.births
+            if birth.function == function and self.names.get(birth.slot) == name
+        ]
+        control = self.program.control(function)
+        return not made or control.is_on(path, made, lambda stmt: False)
 
     def visible_in(self, function: str, ways: Ways) -> str:
         """The switch of what some ways lead to, as a function on them gets it, passed along where it
