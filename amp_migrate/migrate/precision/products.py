@@ -175,7 +175,6 @@ def _in_sines(program: Program, function: str, stmt: ir.Stmt) -> Iterator[_Produ
 
 def _is_sine(program: Program, function: str, call: ir.Call, cosine: ir.Expr) -> bool:
     """``torch.sqrt(1.0 - cosine ** 2)``, clamped or not, or step by step."""
-
     return ir.method_of(call) == "sqrt" and any(
         isinstance(inner, ir.Operation)
         and inner.op == "-"
