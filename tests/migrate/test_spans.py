@@ -830,6 +830,17 @@ return -torch.sum(p * torch.log(p + 1e-8), dim=-1)
 """)
 
 REFUSED = cases("""\
+=== what is given back is what the caller has changed in place
+model = nn.Linear(6, 8).to(device)
+def floored(x):
+    h = x.mul_(2)
+    return h.clamp_min_(1e-8)
+---
+h = model(x) * 1
+loss = floored(h).log().mean() + h.mean()
+---
+return h.clamp_min_(1e-8)
+
 === view of a copy changed behind it
 model = nn.Linear(6, 4).to(device)
 def f(h):

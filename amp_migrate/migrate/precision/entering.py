@@ -68,6 +68,14 @@ class Span:
             and self.path[depth][1] <= path[depth][1] <= self.last
         )
 
+    def inside(self, program: Program) -> list[ir.Stmt]:
+        """The statements that it holds."""
+        return [
+            stmt
+            for stmt in program.statements(self.function)
+            if self.holds(self.function, stmt.path)
+        ]
+
     def covers(self, other: Span) -> bool:
         """Whether all statements of another span are this one's, too."""
         return self.holds(other.function, other.path) and (
@@ -235,7 +243,7 @@ class Entering(Planner):
         perhaps = sure or self._is_no_collection(span, expr)
         changed = any(
             holder(one) == expr
-            for stmt in self._inside(span)
+            for stmt in span.inside(self.program)
             for one in changed_by(stmt)
         )
         if len(uses) == 1 and not changed:
@@ -276,16 +284,9 @@ class Entering(Planner):
         no tensor there is a number, or an array."""
         return any(
             self._is_operand(Made(inner, span.function, stmt), wanted)
-            for stmt in self._inside(span)
+            for stmt in span.inside(self.program)
             for inner in parts_of(stmt)
         )
-
-    def _inside(self, span: Span) -> list[ir.Stmt]:
-        return [
-            stmt
-            for stmt in self.program.statements(span.function)
-            if span.holds(span.function, stmt.path)
-        ]
 
     def _is_operand(self, at: Made, wanted: ir.Expr) -> bool:
         match at.expr:

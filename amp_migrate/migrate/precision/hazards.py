@@ -44,6 +44,8 @@ _RAISES = re.compile(
     r"|torch\.distributions\.(multivariate_normal\.)?MultivariateNormal"
     r"|torch_geometric\.nn\.(models\.)?DeepGraphInfomax\.loss"
 )
+_LIBRARY_METHODS = ("loss",)
+"""Methods of what a library makes that are among these."""
 _RAISING_METHODS = operations("no-half")
 _REPLICATES = ("DataParallel", "data_parallel", "parallel_apply")
 _PLAIN_BASES = frozenset(
@@ -276,9 +278,8 @@ class Hazards:
 
     def _isolated(self) -> Iterator[tuple[str, ir.Path]]:
         for span in self.spans:
-            for stmt in self.program.statements(span.function):
-                if span.holds(span.function, stmt.path):
-                    yield span.function, stmt.path
+            for stmt in span.inside(self.program):
+                yield span.function, stmt.path
 
     def _suits(self, function: str, stmt: ir.Stmt) -> bool:
         """Whether to compute a statement in fp32 may help: it asks for no dtype."""
@@ -422,7 +423,7 @@ class Hazards:
         for ref in refs:
             if ref.kind in ("class", "instance"):
                 names |= program.external_bases(ref.name)
-        if isinstance(call.func, ir.Attr):
+        if isinstance(call.func, ir.Attr) and call.func.attr in _LIBRARY_METHODS:
             names |= {
                 f"{ref.name}.{call.func.attr}"
                 for ref in program.resolve(call.func.value, function)

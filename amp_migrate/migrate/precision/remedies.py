@@ -128,7 +128,11 @@ class Remedies:
             return False
         made, from_start = self.flow.reaching(root.id, at)
         is_gone = at.stmt.kind == "return" or root in at.stmt.targets
-        return not is_gone or from_start or not all(map(_makes_new, made))
+        return (
+            not is_gone
+            or from_start
+            or not all(makes_new(self.program, at.function, one.value) for one in made)
+        )
 
     def _is_plain(self, expr: ir.Expr, function: str) -> bool:
         """Whether an expression is an attribute that is no property of the program."""
@@ -297,13 +301,17 @@ def changed_by(stmt: ir.Stmt) -> Iterator[ir.Expr]:
                 yield from (arg.value for arg in call.args[:1])
 
 
-def _makes_new(stmt: ir.Stmt) -> bool:
-    """Whether a statement binds the result of arithmetic, or of an operation that is no view."""
-    match stmt.value:
+def makes_new(program: Program, function: str, value: ir.Expr | None) -> bool:
+    """Whether an expression makes a tensor of its own, changed in place or not."""
+    match value:
         case ir.Operation(op=op):
             return op in (*dtype_table.ARITHMETIC, "**", "@", "-x")
-        case ir.Call(func=ir.Attr(attr=attr)):
-            return attr in operations("fresh") or attr.endswith("_")
+        case ir.Call(func=ir.Attr(value=inner, attr=attr)):
+            if attr.endswith("_") and makes_new(program, function, inner):
+                return True
+            return attr in operations("fresh") and not program.callees(value, function)
+        case ir.Const():
+            return True
     return False
 
 

@@ -29,7 +29,7 @@ from amp_migrate.migrate.precision.entering import (
 )
 from amp_migrate.migrate.precision.formulas import Formulas
 from amp_migrate.migrate.precision.islands import OUTPUTS
-from amp_migrate.migrate.precision.remedies import Found, Planner, Remedies
+from amp_migrate.migrate.precision.remedies import Found, Planner, Remedies, makes_new
 from amp_migrate.migrate.precision.sigmoids import SQUASHES, Planned, Sigmoids
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import bindings, calls_of, parts_of
@@ -43,8 +43,6 @@ _UNFIT = operations("unfit")
 by the last digits of their operand which directions it has, and half precision fills those in."""
 _OF_THE_OBJECT = frozenset("backward step zero_grad retain_grad register_hook".split())
 """Methods that train, or are about the very tensor, and not about a copy."""
-_FRESH = operations("fresh")
-"""Functions and methods whose result is a tensor of its own, no view."""
 _CTC = ("torch.nn.CTCLoss", "warpctc_pytorch.CTCLoss")
 _USE_UP = frozenset(f"builtins.{n}" for n in "sum max min all any list tuple".split())
 """What computes all that a generator gives before it returns."""
@@ -229,11 +227,7 @@ class Spans(Planner):
             for site in self._calls_under_autocast(function)
         ):
             raise Unfit
-        inside = [
-            one
-            for one in self.program.statements(function)
-            if span.holds(function, one.path)
-        ]
+        inside = span.inside(self.program)
         hoisted: list[ir.Call] = []
         if len(inside) == 1 and not span.is_called:
             hoisted = self._layers(span, inside[0])
@@ -538,7 +532,7 @@ class Spans(Planner):
         """What is changed in place must be the very value that it is without the island: no copy."""
         function = span.function
         target = holder(target)
-        if self._is_fresh(target, function):
+        if makes_new(self.program, function, target):
             return
         at = Made(target, function, stmt)
         if self.halves.is_never_half(at):
@@ -557,7 +551,7 @@ class Spans(Planner):
                 or not isinstance(one.targets[0], ir.Name)
             ):
                 raise Unfit
-            if self._is_fresh(one.value, function) and (
+            if makes_new(self.program, function, one.value) and (
                 span.holds(function, one.path) or self._is_right_before(span, one)
             ):
                 continue
@@ -582,7 +576,8 @@ class Spans(Planner):
             name
             for stmt in inside
             for name, value, _ in bindings(stmt)
-            if stmt.kind != "augassign" and not self._is_fresh(value, span.function)
+            if stmt.kind != "augassign"
+            and not makes_new(self.program, span.function, value)
         }
         if not views:
             return
@@ -618,19 +613,6 @@ class Spans(Planner):
                 )
                 if any(span.holds(span.function, one.path) for one in made):
                     raise Unfit
-
-    def _is_fresh(self, value: ir.Expr | None, function: str) -> bool:
-        """Whether an expression makes a tensor of its own."""
-        match value:
-            case ir.Operation(op=op):
-                return op in (*dtype_table.ARITHMETIC, "**", "@", "-x")
-            case ir.Call(func=ir.Attr(value=inner, attr=attr)):
-                if attr.endswith("_") and self._is_fresh(inner, function):
-                    return True
-                return attr in _FRESH and not self.program.callees(value, function)
-            case ir.Const():
-                return True
-        return False
 
 
 def _logarithm_of(expr: ir.Expr) -> ir.Expr | None:
