@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from amp_migrate.analysis.objects.live import Live
+from amp_migrate.analysis.objects.makers import derives_from_optimizer
 from amp_migrate.analysis.objects.points_to import PointsTo
 from amp_migrate.analysis.paths.events import Event, Events
 from amp_migrate.analysis.paths.loops import (
@@ -348,10 +349,7 @@ class Neighbours:
         return (
             own is not None
             and self.program.functions[function].name == "step"
-            and any(
-                base.startswith("torch.optim.")
-                for base in self.program.external_bases(own[1])
-            )
+            and derives_from_optimizer(self.program.external_bases(own[1]))
         )
 
     def _is_gradient(self, expr: ir.Expr, function: str) -> bool:

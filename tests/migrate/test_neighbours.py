@@ -404,12 +404,18 @@ class Own(torch.optim.SGD):
             for p in group["params"]:
                 p.data -= 0.1 * p.grad
         return loss
+own = Own(Net().parameters())
 """
 
 
 @pytest.mark.parametrize("code", (LIGHTNING + CLEARED, LIGHTNING + OWN_STEP))
 def test_gradients_that_nobody_reads_scaled(code: str) -> None:
     assert migrate_source("import torch\n" + code + TRAINER).changed
+
+
+def test_a_scheduler_reads_them_scaled() -> None:
+    code = OWN_STEP.replace("SGD)", "lr_scheduler.LRScheduler)")
+    assert not migrate_source("import torch\n" + LIGHTNING + code + TRAINER).changed
 
 
 def test_what_has_to_run_in_fp32() -> None:

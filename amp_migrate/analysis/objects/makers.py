@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cached_property
 
 from amp_migrate.analysis.objects.points_to import (
@@ -238,9 +239,7 @@ class Makers:
         """Whether a class of the program is an optimizer, and one that a scaler can step."""
         program = self.program
         bases = program.external_bases(class_name) | self._chosen_bases(class_name)
-        if not any(
-            base.startswith("torch.optim.") and "lr_sched" not in base for base in bases
-        ):
+        if not derives_from_optimizer(bases):
             return None
         if "torch.optim.LBFGS" in bases:
             return CLOSURE
@@ -336,6 +335,13 @@ def _is_unknown(one: Object) -> bool:
         case expr:
             is_text = isinstance(expr, ir.Const) and bool(one.fields)
     return one.kind == "open" or one.is_none or is_text
+
+
+def derives_from_optimizer(bases: Iterable[str]) -> bool:
+    """Whether a class with some bases of libraries is an optimizer: a scheduler is none."""
+    return any(
+        base.startswith("torch.optim.") and "lr_sched" not in base for base in bases
+    )
 
 
 def _worst(kinds: set[str | None]) -> str | None:
