@@ -768,12 +768,7 @@ class Coverage:
                 continue
             if not _calls(outer.value, _EACH_MODULE, None):
                 continue
-            each = {
-                n.id
-                for t in outer.targets
-                for n in ir.walk(t)
-                if isinstance(n, ir.Name)
-            }
+            each = {name for one in outer.targets for name in ir.names_in(one)}
             if any(
                 _calls(value, _PARAMETERS, each)
                 for one in taken
@@ -791,12 +786,7 @@ class Coverage:
         self, expr: ir.Comprehension, function: str, stmt: ir.Stmt, depth: int
     ) -> Held:
         held = Held()
-        targets = {
-            inner.id
-            for target in expr.targets
-            for inner in ir.walk(target)
-            if isinstance(inner, ir.Name)
-        }
+        targets = {name for target in expr.targets for name in ir.names_in(target)}
         element = expr.elements[-1]
         if isinstance(element, ir.Item) and not ir.names_in(element.value) & targets:
             # `[by_name[n] for n in names]`: what is chosen from, not what chooses.

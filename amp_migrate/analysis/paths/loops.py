@@ -32,7 +32,7 @@ class Refusal:
     """Why something is left alone, and the line that blocked it (0: none but the loop's own)."""
 
     code: str
-    """None where it is what is better done otherwise, and no reason to leave a loop alone."""
+    """Empty where it is what is better done otherwise, and no reason to leave a loop alone."""
     message: str
     line: int = 0
     by_hand: tuple[str, ...] = ()

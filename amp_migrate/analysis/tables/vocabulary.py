@@ -88,6 +88,14 @@ class Half:
     next_to_one: float
     """1 minus less than this is 1."""
 
+    def overflows(self, value: float) -> bool:
+        """Whether it would be infinite, and is not."""
+        return self.largest < abs(value) < float("inf")
+
+    def underflows(self, value: float) -> bool:
+        """Whether it would be 0, and is not."""
+        return 0 < abs(value) < self.smallest
+
 
 HALVES = {
     "float16": Half(65504.0, 5.97e-8, 2**-12),

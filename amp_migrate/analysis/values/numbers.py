@@ -73,8 +73,7 @@ class Numbers:
             if (expr, function) not in whole._cut:
                 return False
         return any(
-            0 < abs(value) < self.half.smallest
-            or self.half.largest < abs(value) < float("inf")
+            self.half.underflows(value) or self.half.overflows(value)
             for value in self.all(expr, function)
         )
 

@@ -155,12 +155,7 @@ def _unpinned(context: Context, step: Step) -> Iterator[Finding]:
     loop, function = step.at, step.function
     if loop.kind != "for" or loop.value is None:
         return
-    names = {
-        inner.id
-        for target in loop.targets
-        for inner in ir.walk(target)
-        if isinstance(inner, ir.Name)
-    }
+    names = {name for target in loop.targets for name in ir.names_in(target)}
     move = next(
         (call for _, call in each_call(step.block) if _is_asynchronous(call, names)),
         None,

@@ -95,7 +95,7 @@ class Constants(Planner):
             small += (at for at in names if not self.is_never_half(at))
         is_large = any(
             self.program.origin(inner, function) in dtype_table.LIMITS
-            or any(map(self._overflows, self.numbers.all(inner, function)))
+            or any(map(self.half.overflows, self.numbers.all(inner, function)))
             for inner in inside
         )
         return small, is_large
@@ -118,7 +118,7 @@ class Constants(Planner):
             if not isinstance(target, ir.Item) or isinstance(target.key, ir.Const):
                 continue
             for value in self.numbers.all(stmt.value, function):
-                if self._overflows(value):
+                if self.half.overflows(value):
                     at = Made(stmt.value, function, stmt)
                     return self._bound(at, value, target.value, stmt.line)
         return None
@@ -127,8 +127,8 @@ class Constants(Planner):
         """Forms in which a number meets a tensor, and for which there is no remedy."""
         for expr, small, large, line in self._odd_forms(function, stmt):
             for value in self.numbers.all(expr, function):
-                if (small and self._underflows(value)) or (
-                    large and self._overflows(value)
+                if (small and self.half.underflows(value)) or (
+                    large and self.half.overflows(value)
                 ):
                     return self._unfit(value, line)
         return None
@@ -173,7 +173,7 @@ class Constants(Planner):
             case ir.Display(items=[_, *_]), ir.Attr(value=like, attr="dtype"):
                 of = Made(like, function, stmt)
                 unheld = any(
-                    self._underflows(value) or self._overflows(value)
+                    self.half.underflows(value) or self.half.overflows(value)
                     for inner in ir.walk(call.args[0].value)
                     for value in self.numbers.all(inner, function)
                 )
@@ -225,9 +225,9 @@ class Constants(Planner):
             given = at.inner(arg.value)
             for value in numbers:
                 found = None
-                if self._overflows(value) and method in _FILLS:
+                if self.half.overflows(value) and method in _FILLS:
                     found = self._bound(given, value, tensor, call.line)
-                elif (self._underflows(value) and method in _FLOORS) or (
+                elif (self.half.underflows(value) and method in _FLOORS) or (
                     self.numbers.is_nearly_one(arg.value, at.function)
                     and method in _FLOORS
                 ):
@@ -295,9 +295,9 @@ class Constants(Planner):
                 continue
             other = operation.operands[1 - position]
             found = None
-            if op in ("+", "-") and self._underflows(value):
+            if op in ("+", "-") and self.half.underflows(value):
                 found = self._raise_operand(at, other, value, line)
-            elif self._overflows(value):
+            elif self.half.overflows(value):
                 given = at.inner(operand)
                 masks = op != "/" and (abs(value) >= _SENTINEL or _is_mask(other))
                 found = self._bound(given, value, other if masks else None, line)
@@ -327,9 +327,9 @@ class Constants(Planner):
                 value = self.numbers.one(inner, at.function)
                 if value is None:
                     continue
-                if self._overflows(value):
+                if self.half.overflows(value):
                     return self._unfit(value, at.stmt.line)
-                if self._underflows(value) and inner is operand:
+                if self.half.underflows(value) and inner is operand:
                     other, *_ = others
                     return self._raise_operand(at, other, value, at.stmt.line)
         return None
@@ -344,12 +344,6 @@ class Constants(Planner):
                 self.dtypes.is_fp32(of)
             )
         return True
-
-    def _overflows(self, value: float) -> bool:
-        return self.half.largest < abs(value) < float("inf")
-
-    def _underflows(self, value: float) -> bool:
-        return 0 < abs(value) < self.half.smallest
 
     # -- what helps -----------------------------------------------------------------------------
 
@@ -463,7 +457,7 @@ class Constants(Planner):
         self, at: Made, tensor: ir.Expr | None, value: float, line: int
     ) -> Refusal | None:
         """Compute with a small number, or one next to 1, in fp32."""
-        if 0 < abs(value) < self.half.smallest:
+        if self.half.underflows(value):
             message = f"{value:g} is 0 in half precision"
         else:
             message = "a number next to 1 rounds to 1 in half precision"

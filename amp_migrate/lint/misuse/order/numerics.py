@@ -239,9 +239,7 @@ class Numerics:
 
     def _is_too_large(self, value: ir.Expr, function: str) -> bool:
         numbers = self._numbers.all(value, function)
-        return bool(numbers) and all(
-            _FP16.largest < abs(number) < float("inf") for number in numbers
-        )
+        return bool(numbers) and all(map(_FP16.overflows, numbers))
 
     # -- epsilons -------------------------------------------------------------------------------
 

@@ -517,12 +517,7 @@ class Ways(Walk[Held]):
 
     def _goes_through(self, function: str, stmt: ir.Stmt) -> bool:
         """Whether a ``for`` goes through optimizers, each of which has its turn once."""
-        names = {
-            inner.id
-            for target in stmt.targets
-            for inner in ir.walk(target)
-            if isinstance(inner, ir.Name)
-        }
+        names = {name for target in stmt.targets for name in ir.names_in(target)}
         return any(
             isinstance(event, AmpEvent)
             and event.subject is not None
