@@ -462,9 +462,16 @@ class Planner:
                 if doubt is not None:
                     raise refused("AMP012", doubt, line)
             refuse_instances(self.program, self.events, group, steps)
-            Stale(self.program, self.events, self.forward, identities, ownership).judge(
-                roots(self.program, self.events, around)
+            stale = Stale(
+                self.program,
+                self.events,
+                self.forward,
+                identities,
+                ownership,
+                live,
+                around,
             )
+            stale.judge(roots(self.program, self.events, around))
         functions = frozenset(
             {b.function for b in backwards} | {f for f, _, _ in steps}
         )

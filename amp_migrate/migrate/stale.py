@@ -10,12 +10,13 @@ from collections.abc import Iterable, Iterator
 
 from amp_migrate.analysis.objects.coverage import Coverage
 from amp_migrate.analysis.objects.forward import Forward
+from amp_migrate.analysis.objects.live import Live
 from amp_migrate.analysis.objects.optimizers import Slot
 from amp_migrate.analysis.paths.events import Event, Events
 from amp_migrate.analysis.paths.identity import Identities
 from amp_migrate.analysis.paths.loops import refused
 from amp_migrate.analysis.paths.ownership import Ownership
-from amp_migrate.analysis.paths.walk import Frames, Site, State, Walk
+from amp_migrate.analysis.paths.walk import Frames, Known, Site, State, Walk
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, unpacked
 from amp_migrate.program.link import Program
@@ -47,8 +48,10 @@ class Stale(Walk[_Held]):
         forward: Forward,
         identities: Identities,
         ownership: Ownership,
+        live: Live | None,
+        files: frozenset[str],
     ) -> None:
-        super().__init__(program, events, handlers=False)
+        super().__init__(program, events, handlers=False, live=live, files=files)
         self.forward = forward
         self.identities = identities
         self.found: tuple[ir.Stmt, str, str] | None = None
@@ -72,7 +75,8 @@ class Stale(Walk[_Held]):
     def judge(self, roots: Iterable[str]) -> None:
         """Raise `Blocked` where a step may be one of an optimizer that does not hold what is trained."""
         for root in roots if self._made else ():
-            self.run(root)
+            if self._can_run(root):
+                self.run(root)
         if self.found is not None:
             stmt, function, name = self.found
             message = f"{name} is made again here, and the optimizer of the old one goes on stepping"
@@ -99,6 +103,16 @@ class Stale(Walk[_Held]):
             for s in states
             for born, stale in (s.held,)
         }
+
+    def _joined(self, states: set[State[_Held]]) -> set[State[_Held]]:
+        """What becomes of one optimizer does not depend on the others: one state tells it of all ways."""
+        if len(states) < 2:
+            return states
+        met: dict[frozenset[Known], _Held] = {}
+        for state in states:
+            born, stale = met.get(state.known, (frozenset(), frozenset()))
+            met[state.known] = (born | state.held[0], stale | state.held[1])
+        return {State(held, known) for known, held in met.items()}
 
     def _sites_on(self, function: str, stmt: ir.Stmt) -> set[Site]:
         """A statement, with those that run when it is left to functions that a walk does not enter."""

@@ -236,6 +236,11 @@ ABORTS = {
         "        assert g.shape[0] > 1 and g.size(-1) == p.grad.ndim * 4, g.dtype\n",
         "",
     ),
+    "the length of a gradient": (
+        "    for p in model.parameters():\n        rows = len(p.grad)\n"
+        "        assert rows < 1000, type(p.grad)\n",
+        "",
+    ),
     "a number out of a gradient's elements": (
         "    for p in model.parameters():\n"
         "        assert sum(p.grad.flatten()[: p.grad.shape[0]]) < 1e9\n",

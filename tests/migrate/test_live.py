@@ -211,8 +211,77 @@ model = Net().to(device)
 loss = F.mse_loss(model(x), y)
 print(model.volume().item() < 2)
 ---
+
+=== a hook that only an option sets which nobody takes
+class Net(nn.Module):
+    def __init__(self, watched=False):
+        super().__init__()
+        self.l = nn.Linear(6, 1)
+        self.watched = watched
+        if hasattr(self, "watched") and self.watched:
+            self.watch()
+    def watch(self):
+        self.l.register_full_backward_hook(lambda module, given, got: print(got))
+    def forward(self, x):
+        return self.l(x)
+model = Net(False).to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+
+=== a method of a module that nothing calls
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Linear(6, 1)
+    def predict(self, x):
+        return self._predict(x)
+    def _predict(self, x):
+        return self.half()(x.half())
+    def forward(self, x):
+        return self.l(x)
+model = Net().to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+
+=== the command line as a table
+import argparse
+SPARSE
+PLAIN
+options = argparse.ArgumentParser().parse_known_args()[0].__dict__
+model = Plain().to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
 """)
 REFUSED = _written("""\
+=== a forward that is called by its name where nothing runs
+SPARSE
+model = Sparse().to(device)
+def unused(net, x):
+    return net.forward(x)
+---
+loss = F.mse_loss(model(x), y)
+---
+return torch.sparse.mm
+
+=== a method that is called by a name that is put together
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Linear(6, 1)
+        self.register_buffer("eye", torch.eye(8).to_sparse())
+    def mix_sparse(self, h):
+        return torch.sparse.mm(self.eye, h)
+    def forward(self, x):
+        return getattr(self, "mix" + "_sparse")(self.l(x))
+model = Net().to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+return torch.sparse.mm
+
 === an option among others
 OPTION
 def build(kind, **options):
@@ -670,7 +739,8 @@ _IMPORTS = {
     "in a variable": ("getattr(importlib.import_module(where), 'Pl' + 'ain')", False),
     "the one with it": ("importlib.import_module(f'nets{name}').Plain", True),
     "from outside": ("importlib.import_module(sys.argv[1]).Plain", True),
-    "relative": ("importlib.import_module('.more', 'zoo').Plain", True),
+    "relative": ("importlib.import_module('.more', 'zoo').Plain", False),
+    "relative to any": ("importlib.import_module('.more', name).Plain", True),
     "one that imports it": (
         "getattr(importlib.import_module(f'lib.{name}'), name)",
         True,

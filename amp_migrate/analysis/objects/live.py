@@ -1,7 +1,8 @@
 """Reachability: the functions and classes of a program that can run when one of its scripts does.
 
 What is mentioned in code that can run can run itself. A class whose name is looked up out of sight may
-be any; then nothing is left out.
+be any; then nothing is left out. Of a class that is made those methods can run that such code names, or
+a library may call.
 
 An ``if`` that a run meets once takes one of its arms. Where all that leads to a place leads through one
 arm, the other does not run beside that place, nor what only the other brings to life: `Live.required`.
@@ -38,7 +39,16 @@ _MOST_VALUES = 6
 _UNFOLDED = frozenset(
     """children named_children _modules get_submodule __dict__ __getattr__ __getattribute__""".split()
 )
+_CALL_BY_NAME = frozenset(("fire", "jsonargparse", "ray"))
 _PLAIN_BASES = frozenset(("torch.nn.Module", "torch.nn.modules.Module"))
+_OF_MODULES = frozenset(
+    """add_module apply bfloat16 buffers children compile cpu cuda double eval extra_repr flatten_parameters
+    float forward get_buffer get_extra_state get_parameter get_submodule half load_state_dict modules
+    named_buffers named_children named_modules named_parameters parameters register_buffer register_module
+    register_parameter requires_grad_ reset reset_parameters set_extra_state set_submodule share_memory
+    state_dict to to_empty train type zero_grad""".split()
+)
+"""What libraries call on modules: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html"""
 _ASK = frozenset(f"builtins.{name}" for name in "super isinstance issubclass".split())
 
 
@@ -53,12 +63,16 @@ class _Effects:
     be anywhere."""
     made: dict[str, Arms] = field(default_factory=dict)
     """The same classes, with the arms that lead to every mention of them."""
+    named: set[str] = field(default_factory=set)
+    """Attributes that are mentioned, and strings: methods that may be called."""
     loose: set[str] = field(default_factory=set)
     """Names whose values are more than called."""
     is_open: bool = False
     """Something is looked up by a name that is not in sight: it may be any function or class."""
     is_unfolded: bool = False
     """Something calls what an object holds without its name."""
+    names_any: bool = False
+    """Something gets an object's attribute by a name that is not in sight."""
 
 
 class Live:
@@ -84,6 +98,8 @@ class Live:
         self._roots = [ir.top_of(ir.global_name(file, "")) for file in sorted(files)]
         self._roots += reader.entry_points(started)
         self._pending = list(self._roots)
+        self._unnamed: dict[str, list[str]] = {}
+        """Methods of classes that are made, by names that nothing says which can run."""
         self._around = around = frozenset(files)
         unmade: dict[str, list[str]] = {}
         """Functions by the one in which they stand, which makes them when it runs."""
@@ -118,6 +134,10 @@ class Live:
         found.loose |= more.loose
         found.is_open |= more.is_open
         found.is_unfolded |= more.is_unfolded
+        found.names_any |= more.names_any
+        found.named |= more.named
+        for name in [*self._unnamed] if found.names_any else more.named:
+            self._pending += self._unnamed.pop(name, ())
         for class_name, holders in more.classes.items():
             if ir.file_of(class_name) not in self._around:
                 continue
@@ -125,8 +145,15 @@ class Live:
             for base in self.program.bases(class_name):
                 if base not in self.classes:
                     self.classes[base] = None
-                    methods = self.program.classes[base].methods
-                    self._pending += [name for _, name in methods]
+                    for name, method in self.program.classes[base].methods:
+                        if (
+                            found.names_any
+                            or name in found.named
+                            or self._reader.may_be_called_unseen(base, name)
+                        ):
+                            self._pending.append(method)
+                        else:
+                            self._unnamed.setdefault(name, []).append(method)
 
     def takes(self, function: str, path: ir.Path, block: str) -> bool:
         """Whether the ``body``, or the ``orelse``, of an ``if`` can run."""
@@ -233,6 +260,7 @@ class _Reader:
         self.program = program
         self._known: dict[tuple[str, bool, frozenset[str] | None, Arms], _Effects] = {}
         self._once: dict[str, bool] = {}
+        self._called_by_name: dict[str, bool] = {}
         self._found = _Effects()
         """Of what is being read."""
         self._arms: Arms = frozenset()
@@ -444,11 +472,13 @@ class _Reader:
             is_called = id(call) in called
             found.is_open = found.is_open or self._looks_up(call, function, is_called)
             found.is_unfolded = found.is_unfolded or self._gets_any(call, function)
+            found.names_any = found.names_any or self._names_any(call, function)
         exprs = () if stmt.kind == "classdef" else stmt.exprs
         for expr in exprs:
             for inner in self._mentioned(expr, stmt, function):
                 if isinstance(inner, ir.Const) and isinstance(inner.value, str):
                     found.loose.add(inner.value)
+                    found.named.add(inner.value)
                 if isinstance(inner, ir.Call) and isinstance(inner.func, ir.Call):
                     held.setdefault(id(inner.func.func), "")
                 if not isinstance(inner, (ir.Name, ir.Attr)):
@@ -461,6 +491,8 @@ class _Reader:
                     and not self._reach_names(inner.value, function)
                 ):
                     found.is_open = True
+                if isinstance(inner, ir.Attr):
+                    found.named.add(name)
                 if id(inner) not in harmless:
                     found.loose.add(name)
                 found.is_unfolded = found.is_unfolded or name in _UNFOLDED
@@ -562,16 +594,17 @@ class _Reader:
         origin = program.origin(call.func, function)
         if origin == _IMPORT:
             named = call.argument(0, "name")
+            package = self._package(call.argument(1, "package"), function)
             values = [(d.value, d.index) for d in self._set_to(named, function)]
             packages = [
-                _package_of(value) if index is None else None
+                _package_of(value, package) if index is None else None
                 for value, index in values or [(named, None)]
             ]
             return not all(one is not None and self._reach_all(one) for one in packages)
         if origin in _OF_FILE:
             of_object = origin == "builtins.vars" and call.args
             return not of_object and not self._reach_file(
-                ir.file_of(function), modules=False
+                ir.file_of(function), through=True
             )
         if origin in _LOOKUPS:
             return True
@@ -583,11 +616,10 @@ class _Reader:
                     return False
             if isinstance(name, ir.Const):
                 return False
-            if is_called:
-                # getattr(models, name)(): one of those that this file knows by a name of its own.
-                file = program.module_file(home, function)
-                if file is not None and self._reach_file(file):
-                    return False
+            file = program.module_file(home, function)
+            if file is not None and self._reach_file(file, through=not is_called):
+                # getattr(models, name)(): what is called is no module.
+                return False
             # Of a module of the project; of an object it is one of its attributes.
             return self._is_imported(home, function)
         if any(
@@ -600,6 +632,17 @@ class _Reader:
                 if ir.file_of(class_name) in self._files:
                     self._make(class_name)
         return False
+
+    @staticmethod
+    def _package(anchor: ir.Expr | None, function: str) -> str | None:
+        """The package, dotted, to which a relative import is told to relate."""
+        if isinstance(anchor, ir.Const):
+            return str(anchor.value)
+        folder, _, name = ir.file_of(function).rpartition("/")
+        of_package = anchor == ir.Name("__name__") and name == "__init__.py"
+        if of_package or anchor == ir.Name("__package__"):
+            return folder.strip("/").replace("/", ".")
+        return None
 
     def _set_to(self, expr: ir.Expr | None, function: str) -> list[Definition]:
         """What a variable that is no parameter is given."""
@@ -618,18 +661,49 @@ class _Reader:
                 return False
         return True
 
-    def _reach_file(self, file: str, modules: bool = True) -> bool:
-        """Take all that a file defines or imports; whether that can be told. ``modules``: also where it
-        imports some of the project, whose names are not taken."""
+    def _reach_file(self, file: str, through: bool = False) -> bool:
+        """Take all that a file defines or imports; whether that can be told. ``through``: with what the
+        modules of the project have that it imports."""
         program = self.program
-        if program.modules[file].star_imports:
-            return False
-        if not modules and any(
-            program.is_local(program.origin(*one) or "") for one in self._imports(file)
-        ):
-            return False
-        self._take_file(file)
+        pending, seen = [file], set[str]()
+        while pending:
+            file = pending.pop()
+            if file in seen or file not in program.modules:
+                continue
+            seen.add(file)
+            self._take_file(file)
+            for name in program.modules[file].star_imports:
+                match program.layout and program.layout.locate(file, name):
+                    case None if program.layout is not None:
+                        continue  # Another project's has nothing of this one.
+                    case Located(file=starred, rest=()):
+                        pending.append(starred)
+                    case _:
+                        return False
+            for one in self._imports(file) if through else ():
+                module = program.module_file(*one)
+                if module is not None:
+                    pending.append(module)
+                elif self._is_elsewhere(*one):
+                    return False
         return True
+
+    def _is_elsewhere(self, name: ir.Name, function: str) -> bool:
+        """Whether what an import binds is of the project, in a file that is not read. (What a file that is
+        read has without a definition, something put there that took it itself.)"""
+        layout, origin = self.program.layout, self.program.origin(name, function) or ""
+        if layout is None or not self.program.is_local(origin):
+            return self.program.is_local(origin)
+        targets = {
+            target
+            for one, target in self.program.functions[function].imports
+            if one == name.id
+        }
+        return not all(
+            isinstance(located := layout.locate(ir.file_of(function), target), Located)
+            and located.file in self.program.modules
+            for target in targets
+        )
 
     def _take_file(self, file: str) -> None:
         for one in self._imports(file):
@@ -640,7 +714,7 @@ class _Reader:
         for class_name in facts.classes:
             self._make(class_name)
 
-    def _imports(self, file: str) -> Iterator[tuple[ir.Expr, str]]:
+    def _imports(self, file: str) -> Iterator[tuple[ir.Name, str]]:
         """The names that a file imports anywhere, and where."""
         facts = self.program.modules[file]
         top = facts.top.qualname
@@ -650,26 +724,8 @@ class _Reader:
 
     def _reach_names(self, module: ir.Expr, function: str) -> bool:
         """Take all that a module has under its names, ``models.__dict__``; whether that can be told."""
-        program = self.program
-        file = program.module_file(module, function)
-        if file is None or program.layout is None:
-            return False
-        pending, seen = [file], set[str]()
-        while pending:
-            file = pending.pop()
-            if file in seen or file not in program.modules:
-                continue
-            seen.add(file)
-            self._take_file(file)
-            for name in program.modules[file].star_imports:
-                match program.layout.locate(file, name):
-                    case None:
-                        continue  # Another project's has nothing of this one.
-                    case Located(file=starred, rest=()):
-                        pending.append(starred)
-                    case _:
-                        return False
-        return True
+        file = self.program.module_file(module, function)
+        return file is not None and self._reach_file(file)
 
     def _gets_any(self, call: ir.Call, function: str) -> bool:
         """``getattr(self, name)``, ``vars(self)``: what an object holds under any name."""
@@ -677,6 +733,37 @@ class _Reader:
         if origin == "builtins.getattr" and len(call.args) > 1:
             return not isinstance(call.args[1].value, ir.Const)
         return origin == "builtins.vars"
+
+    def _names_any(self, call: ir.Call, function: str) -> bool:
+        """Whether a call gets an attribute of an object of the project by a name out of sight: as a
+        command line of methods does."""
+        origin = self.program.origin(call.func, function) or ""
+        if origin.partition(".")[0] in _CALL_BY_NAME or origin == "builtins.dir":
+            return True
+        if origin.rpartition(".")[2] not in ("getattr", "methodcaller", "attrgetter"):
+            return False
+        if all(isinstance(arg.value, ir.Const) for arg in call.args[1:2] or call.args):
+            return False
+        home = self.program.origin(call.args[0].value, function)
+        return home is None or self.program.is_local(home)
+
+    def may_be_called_unseen(self, class_name: str, method: str) -> bool:
+        """Whether a library may call a method by its name: one of a protocol that it has for modules, or,
+        of other classes, any that the project itself never calls."""
+        bases = self.program.external_bases(class_name)
+        if method.startswith("__") or not bases <= _PLAIN_BASES:
+            return True
+        if bases and not method.startswith("_"):
+            return method in _OF_MODULES
+        if method not in self._called_by_name:
+            self._called_by_name[method] = any(
+                isinstance(inner, ir.Call)
+                and isinstance(inner.func, ir.Attr)
+                and inner.func.attr == method
+                for _, stmt in self.program.mentioning(method)
+                for inner in parts_of(stmt)
+            )
+        return not self._called_by_name[method]
 
     def _held(self, stmt: ir.Stmt, function: str) -> dict[int, str | None]:
         """The classes of ``name = Class()``, by their mentions, and where the instances are kept."""
@@ -706,6 +793,8 @@ class _Reader:
         root = expr
         while isinstance(root, (ir.Attr, ir.Item)):
             root = root.value
+        if isinstance(root, ir.Call):
+            return not self._gives_an_object(root, function)
         if not isinstance(root, ir.Name):
             return True
         origin = self.program.origin(expr, function)
@@ -714,6 +803,23 @@ class _Reader:
         owner = self.program.owner(root.id, function)
         return owner is not None and any(
             local == root.id for local, _ in self.program.functions[owner].imports
+        )
+
+    def _gives_an_object(self, call: ir.Call, function: str) -> bool:
+        """Whether what a call returns is surely no module: ``parser.parse_args()``, ``type(self)``."""
+        if self.program.origin(call.func, function) in (
+            "builtins.type",
+            "builtins.super",
+        ):
+            return True
+        refs = self.program.resolve(call, function)
+        if not refs and isinstance(call.func, ir.Attr):
+            # A method of what a library made.
+            refs = self.program.resolve(call.func.value, function)
+            refs = refs if all(r.kind == "made" for r in refs) else frozenset()
+        return bool(refs) and all(
+            ref.kind == "instance" or (ref.kind == "made" and ref.name != _IMPORT)
+            for ref in refs
         )
 
     # -- choices ------------------------------------------------------------------------------
@@ -884,9 +990,9 @@ def _meet(known: dict[str, Arms], name: str, arms: Arms) -> bool:
     return is_new
 
 
-def _package_of(name: ir.Expr | None) -> str | None:
+def _package_of(name: ir.Expr | None, own: str | None) -> str | None:
     """The package, or the module, that ``importlib.import_module`` imports from; None where it may be
-    any."""
+    any. ``own``: to what a relative name relates."""
     match name:
         case ir.Const(value=str(text)):
             package = text
@@ -895,9 +1001,13 @@ def _package_of(name: ir.Expr | None) -> str | None:
         ):
             package = text.rpartition(".")[0]
         case ir.Operation(op="%", operands=(ir.Const(value=str(text)), *_)):
-            package = text.partition("%")[0].rpartition(".")[0]
+            text = text.partition("%")[0]
+            package = text.rpartition(".")[0]
         case ir.Call(func=ir.Attr(value=ir.Const(value=str(text)), attr="format")):
-            package = text.partition("{")[0].rpartition(".")[0]
+            text = text.partition("{")[0]
+            package = text.rpartition(".")[0]
         case _:
             return None
+    if text.startswith(".") and not text.startswith(".."):
+        return own and f"{own}{package}"
     return None if not package or package.startswith(".") else package
