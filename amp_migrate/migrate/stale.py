@@ -246,7 +246,7 @@ def _goes_on(
     value: ir.Expr, made: Definition, forward: Forward, coverage: Coverage
 ) -> bool:
     """Whether a value is the object that is there, or is made of it: ``Around(model)``, unless that has
-    layers of its own, or ``[model]``."""
+    layers of its own, or ``[model]``, or is what it was made of: ``model.module``."""
     program = coverage.program
     if isinstance(value, ir.Call) and (
         program.origin(value.func, made.function) in _COPIES
@@ -265,7 +265,11 @@ def _goes_on(
         for target, given, index in unpacked(made.stmt)
         if given is value and index == made.index
     ]
-    inner = ir.walk(value) if isinstance(value, (ir.Call, ir.Display)) else (value,)
+    inner: Iterable[ir.Expr] = (value,)
+    if isinstance(value, (ir.Call, ir.Display)):
+        inner = ir.walk(value)
+    elif isinstance(value, ir.Attr) and value.attr == "module":
+        inner = (value.value,)
     return any(part in targets for part in inner)
 
 
