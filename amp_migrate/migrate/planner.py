@@ -631,8 +631,7 @@ class Planner:
             live=live,
             files=files,
         )
-        for root in roots(self.program, self.events, files):
-            walk.run(root)
+        walk.run_all(roots(self.program, self.events, files))
         if walk.exhausted:
             message = (
                 "more paths lead through these loops and optimizers than are followed"

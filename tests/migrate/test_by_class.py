@@ -465,3 +465,56 @@ def test_gradients_that_flow_through_an_object_that_is_left_alone() -> None:
         "critic.learn(x)\n    actor.update(critic, x)", "critic.learn(actor, x)"
     )
     assert not migrate_source(HEAD + among, path="train.py").changed
+
+
+UNRELATED = """\
+ class First:
+     def __init__(self, net):
+         self.net = net
+         self.opt = torch.optim.SGD(net.parameters(), lr=0.1)
++        self.scaler = BORN
+     def update(self, x, y):
+         STEPS net=self.net opt=self.opt scaler=self.scaler
+ class Second:
+     def __init__(self, net):
+         self.net = net
+         self.opt = torch.optim.SGD(net.parameters(), lr=0.1)
+     def update(self, x, y):
+         self.opt.zero_grad()
+         loss = criterion(self.net(x), y)
+         loss.backward(create_graph=True)
+         self.opt.step()
+ turns = [First(model), Second(model)]
+ for k in range(6):
+     turns[k % 2].update(*data[k])
+"""
+CLEARS = "        self.opt.zero_grad()\n"
+SECOND = """\
+        loss = criterion(self.net(x), y)
+        loss.backward(create_graph=True)
+        self.opt.step()
+"""
+
+
+def test_turns_on_one_net_that_are_called_unseen() -> None:
+    diff = written_out(UNRELATED)
+    source, expected = before_and_after(diff)
+    result = migrate_source(HEAD + source, path="train.py")
+    assert result.output == HEAD + expected
+    assert [found.code for found in result.diagnostics] == ["AMP023"]
+    pytest.importorskip("torch")
+    from exactness import check_off, check_scaled
+
+    texts = HEAD + source, HEAD + expected
+    assert check_off(*texts) == []
+    assert check_scaled(*texts) == ["3 backwards were not scaled"]
+
+
+@pytest.mark.parametrize("written", (", create_graph=True", ""))
+def test_a_step_on_what_another_turn_has_left(written: str) -> None:
+    """It clears only behind its step, so that its first one is on scaled gradients of the other."""
+    source, _ = before_and_after(written_out(UNRELATED))
+    later = source.replace(CLEARS + SECOND, SECOND + CLEARS)
+    assert later != source
+    later = later.replace("create_graph=True", written[2:])
+    assert left_alone(later) == ("AMP012 AMP023" if written else "AMP012")

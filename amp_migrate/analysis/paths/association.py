@@ -69,6 +69,8 @@ class Association(Walk[_Held]):
         self.uses: dict[Slot, set[Frames]] = {}
         self.ways: dict[Frames, None] = {}
         """The ways to a backward that were met."""
+        self._hungry: dict[Slot, set[str]] = {}
+        """The functions in which an optimizer may step on what was there before the way began."""
         self._optimizers: tuple[Slot, ...] = ()
 
     def _start(self, root: str) -> _Held:
@@ -81,7 +83,25 @@ class Association(Walk[_Held]):
         )
         self._walked = self._walked_for.setdefault(self._optimizers, {})
         self._root = root
-        return 0, 0
+        return sum(self._bit(one, ()) for one in self._optimizers), 0
+
+    def run_all(self, roots: Collection[str]) -> None:
+        """Walk calls of all roots, which somebody unseen may make in any order."""
+        for root in roots:
+            self.run(root)
+        for one, functions in self._hungry.items():
+            leading = {f: self._leading(roots, f) for f in functions}
+            for way in self.ways:
+                before = self._leading(roots, way[-1][0])
+                if any(
+                    _may_follow(self.program, first, second)
+                    for second in set().union(*leading.values())
+                    for first in before
+                ):
+                    self.uses.setdefault(one, set()).add(way)
+
+    def _leading(self, roots: Collection[str], function: str) -> list[str]:
+        return [root for root in roots if self.events.leads_to(root, {function})]
 
     def _is_exhausted(self) -> bool:
         # A lone optimizer steps on all there is.
@@ -151,12 +171,30 @@ class Association(Walk[_Held]):
     def _goes_through(self, function: str, stmt: ir.Stmt) -> bool:
         return goes_through(self.events, self.identities, function, stmt)
 
+    @cached_property
+    def _own(self) -> dict[Site, list[Slot]]:
+        """Where a function makes an optimizer of nothing but what it makes itself: no gradients yet."""
+        found: dict[Site, list[Slot]] = {}
+        for one in self.identities.all:
+            for coverage in self.ownership.coverages((one,)):
+                for birth in coverage.births:
+                    inside = not ir.is_top(birth.function) and all(
+                        kind in ("variable", "made") and owner == birth.function
+                        for kind, owner, *_ in coverage.held.all
+                    )
+                    if inside and coverage.held.complete and coverage.held.all:
+                        found.setdefault((birth.function, birth.path), []).append(one)
+        return found
+
     def _event(
         self, event: Event, state: State[_Held], function: str, stmt: ir.Stmt
     ) -> State[_Held]:
         may, must = state.held
         frames = tuple(self._frames)
-        if event.kind == "backward" and (function, stmt.path) in self.backwards:
+        if event.kind == "birth":
+            for one in self._own.get((function, stmt.path), ()):
+                may &= ~self._bit(one, ())
+        elif event.kind == "backward" and (function, stmt.path) in self.backwards:
             way = frames[-1:] if self.by_site else frames
             self.ways[way] = None
             for one in self._optimizers:
@@ -164,7 +202,10 @@ class Association(Walk[_Held]):
                 must |= self._bit(one, way)
         elif event.kind == "step" and event.slot is not None:
             for one in self.identities.on_way(event.slot, frames):
-                self.uses.setdefault(one, set()).update(self._ways_in(may, one))
+                found = set(self._ways_in(may, one))
+                if () in found:
+                    self._hungry.setdefault(one, set()).add(function)
+                self.uses.setdefault(one, set()).update(found - {()})
                 sure = set(self._ways_in(must, one))
                 step = (function, stmt.path), one
                 self.sure[step] = self.sure.get(step, sure) & sure
@@ -181,6 +222,13 @@ class Association(Walk[_Held]):
             for way, bit in self._bits[one].items():
                 if held & bit:
                     yield way
+
+
+def _may_follow(program: Program, root: str, other: str) -> bool:
+    """Whether one run may call a root, and another, or the same again, later."""
+    if root == other:
+        return not ir.is_top(root)
+    return program.may_run_together(ir.file_of(root), ir.file_of(other))
 
 
 def goes_through(

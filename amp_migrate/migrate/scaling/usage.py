@@ -138,8 +138,7 @@ class Usage:
                     live=run.live,
                     files=run.files,
                 )
-                for root in run.roots:
-                    walk.run(root)
+                walk.run_all(run.roots)
             yield self._walked[run]
 
     def _used(self, loop: TrainingLoop) -> set[Slot]:
