@@ -9,6 +9,7 @@ from amp_migrate.core import phases
 from amp_migrate.core.beside import beside, is_helped
 from amp_migrate.core.effort import cut
 from amp_migrate.core.findings import Finding
+from amp_migrate.core.garbage import kept
 from amp_migrate.core.options import LintOptions
 from amp_migrate.core.results import Result, SourceError
 from amp_migrate.edit.program_work import ProgramWork
@@ -148,13 +149,14 @@ class Looked:
 
     def _read(self, files: Collection[str]) -> Program:
         modules = []
-        for file in phases.each("reading files", files):
-            text = self.work.sources.texts[file]
-            try:
-                modules.append(self.work.read(text, file))
-            except SourceError as error:
-                if "torch" in text:
-                    self.work.errors[file] = self.work.telling.error(file, error)
+        with kept():
+            for file in phases.each("reading files", files):
+                text = self.work.sources.texts[file]
+                try:
+                    modules.append(self.work.read(text, file))
+                except SourceError as error:
+                    if "torch" in text:
+                        self.work.errors[file] = self.work.telling.error(file, error)
         return Program(modules, self.work.sources.layout)
 
 

@@ -10,6 +10,7 @@ from amp_migrate.analysis.values.device import Told
 from amp_migrate.core import phases
 from amp_migrate.core.beside import beside, shared
 from amp_migrate.core.effort import cut
+from amp_migrate.core.garbage import kept
 from amp_migrate.core.options import Options
 from amp_migrate.core.results import (
     Loop,
@@ -127,15 +128,16 @@ class Migration(ProgramWork):
     def _plan(self, texts: Mapping[str, str]) -> Planned:
         modules = []
         read = {} if self.program is None else self.program.modules
-        for file, text in phases.each("reading files", texts.items()):
-            if file in read and text == self.sources.texts[file]:
-                modules.append(read[file])
-                continue
-            try:
-                modules.append(self.read(text, file))
-            except SourceError as error:
-                self.errors[file] = self.telling.error(file, error)
-                self.unread[file] = text
+        with kept():
+            for file, text in phases.each("reading files", texts.items()):
+                if file in read and text == self.sources.texts[file]:
+                    modules.append(read[file])
+                    continue
+                try:
+                    modules.append(self.read(text, file))
+                except SourceError as error:
+                    self.errors[file] = self.telling.error(file, error)
+                    self.unread[file] = text
         known = replace(self.sources, unread=self.unread)
         program = Program(modules, self.sources.layout)
         self.program = self.program or program

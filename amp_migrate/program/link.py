@@ -1061,7 +1061,7 @@ class Program(Names):
     def _is_taken(self, func: ir.Expr, function: str) -> bool:
         """Whether what is called is written as something that is taken out of a table."""
         if isinstance(func, ir.Name):
-            return any(
+            return func.id in self._given_results and any(
                 self._is_taken(one.value, one.function)
                 for one in self.defined(func.id, function)
                 if isinstance(one.value, (ir.Item, ir.Call))
@@ -1070,6 +1070,19 @@ class Program(Names):
             name = (ir.key_of(func.func) or "").rpartition(".")[2]
             return name == "get" or name in self._take_out
         return isinstance(func, ir.Item)
+
+    @cached_property
+    def _given_results(self) -> set[str]:
+        """The names of variables that are given what is called, or taken out of something."""
+        given = {
+            name
+            for found in (self._definitions, self._set_from_outside)
+            for (_, name), defined in found.items()
+            if any(isinstance(one.value, (ir.Item, ir.Call)) for one in defined)
+        }
+        # One name leads to another by any number of imports.
+        aliases = self._import_aliases.items()
+        return given.union(*(also - {name} for name, also in aliases))
 
     @cached_property
     def _take_out(self) -> frozenset[str]:

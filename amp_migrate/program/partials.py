@@ -20,7 +20,7 @@ def read_as_calls(tree: ast.Module) -> None:
     Only where nothing tells them apart: a function of the file, whose partial is called and nothing else.
     """
     defined = {one.name for one in tree.body if isinstance(one, ast.FunctionDef)}
-    nodes = list(ast.walk(tree)) if defined else []
+    nodes = list(_statements(tree)) if defined else []
     blocks: list[tuple[_Scope, list[ast.stmt]]] = [
         (one, one.body) for one in nodes if isinstance(one, ast.FunctionDef)
     ]
@@ -110,6 +110,15 @@ def _stays(value: ast.expr, scope: _Scope, stmt: ast.stmt) -> bool:
 
 def _says(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """All statements, those further out first."""
+    pending: list[ast.AST] = [tree]
+    for node in pending:
+        for name in ("body", "handlers", "orelse", "finalbody", "cases"):
+            pending += getattr(node, name, ())
+        yield node
 
 
 def _own(scope: _Scope) -> Iterator[ast.AST]:

@@ -486,7 +486,7 @@ class _Reader:
 
     def _target(self, node: ast.expr) -> ir.Expr:
         """An expression in a binding position: its plain names become local."""
-        for inner in ast.walk(node):
+        for inner in (node,) if isinstance(node, ast.Name) else ast.walk(node):
             if isinstance(inner, ast.Name) and isinstance(
                 inner.ctx, (ast.Store, ast.Del)
             ):

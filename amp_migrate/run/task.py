@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import traceback
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from amp_migrate.core.beside import helped
 from amp_migrate.core.deep import with_room
 from amp_migrate.core.effort import TooLargeError, limited
+from amp_migrate.core.garbage import one_large_program
 from amp_migrate.core.options import Options
 from amp_migrate.core.results import Result, SourceError
 from amp_migrate.program.programs import ProgramSources
@@ -82,7 +84,8 @@ def work(job: Job) -> Work:
 def _found(task: Task) -> tuple[dict[str, Result | SourceError], bool]:
     """The results, and whether this machine cut them short."""
     many = len(task.sources.texts) >= WORTH_HELP
-    with limited() as effort, helped(task.helped and many):
+    seldom = one_large_program() if many else nullcontext()
+    with limited() as effort, helped(task.helped and many), seldom:
         found = work(task.job)(
             task.sources,
             task.options,

@@ -265,14 +265,16 @@ class Contents:
         found: list[tuple[Place, ir.Expr, str]] = []
         for function, stmt in self._statements():
             for target, value, _ in unpacked(stmt):
-                place = self.place(target, function)
                 whole = stmt.value if stmt.kind == "for" else value
-                if place is None or not isinstance(whole, (ir.Item, ir.Call, ir.Name)):
+                if not isinstance(whole, (ir.Item, ir.Call, ir.Name)):
+                    continue
+                if stmt.kind != "for" and not isinstance(whole, ir.Item):
+                    continue
+                place = self.place(target, function)
+                if place is None:
                     continue
                 for inner in ir.walk(whole):
-                    if isinstance(inner, (ir.Name, ir.Attr)) and (
-                        stmt.kind == "for" or isinstance(whole, ir.Item)
-                    ):
+                    if isinstance(inner, (ir.Name, ir.Attr)):
                         found.append((place, inner, function))
         return found
 

@@ -75,7 +75,7 @@ def _device(
     context: Context, amp: Amp, function: str, call: ir.Call
 ) -> Iterator[Finding]:
     given = call.argument(0, "device_type")
-    if given is None:
+    if given is None or amp.is_type_of_device(given):
         return
     found = amp.points_to.whole(given, function)
     if found and all(

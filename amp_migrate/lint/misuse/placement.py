@@ -96,13 +96,15 @@ def _enters(amp: Amp, call: ir.Call, function: str) -> bool:
 def _replicas(
     context: Context, amp: Amp, stmt: ir.Stmt, function: str
 ) -> Iterator[Finding]:
-    regions = [amp.entered(expr, function) for expr in stmt.exprs]
-    if not any(one is not None and one.dtype == "bfloat16" for one in regions):
+    replicates = (
+        call
+        for _, call in each_call(stmt.blocks[0].body)
+        for ref in context.program.resolve(call.func, function)
+        if ref.kind == "made" and ref.name in _REPLICATES
+    )
+    call = next(replicates, None)
+    if call is None:
         return
-    for _, call in each_call(stmt.blocks[0].body):
-        if any(
-            ref.kind == "made" and ref.name in _REPLICATES
-            for ref in context.program.resolve(call.func, function)
-        ):
-            yield context.finding(REPLICAS, function, call)
-            return
+    regions = [amp.entered(expr, function) for expr in stmt.exprs]
+    if any(one is not None and one.dtype == "bfloat16" for one in regions):
+        yield context.finding(REPLICAS, function, call)

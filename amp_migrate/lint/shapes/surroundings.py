@@ -144,10 +144,9 @@ def _autocast_type(context: Context, profile_name: str) -> str | None:
     """The one type that the program's own autocast names; None where there is none, or several."""
     program = context.program
     found = set()
-    for function, _, call in program.all_calls():
-        named = ir.last_of(call.func) == "autocast"
+    for function, _, call in program.calls_named("autocast"):
         made = AUTOCAST.fullmatch(program.origin(call.func, function) or "")
-        if not named or made is None or made["device"] not in (None, "cuda"):
+        if made is None or made["device"] not in (None, "cuda"):
             continue
         given = call.argument(99, "dtype")
         dtype = "" if given is None else program.origin(given, function) or ""

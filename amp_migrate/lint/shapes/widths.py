@@ -31,6 +31,8 @@ def check(context: Context, file: str) -> Iterable[Finding]:
             if given is None:
                 continue
             function = site.found.function
+            if _is_given(given, function, context.program):
+                continue
             formula = _formula(given, function, context.program)
             ratio = _ratio(formula)
             if formula is None or ratio is None or (function, formula) in said:
@@ -58,6 +60,37 @@ def _is_open(site: Site, width: str, unit: int) -> bool:
         and shape.widths[width].is_aligned(unit) is None
         for shape in shapes
     )
+
+
+def _is_given(width: ir.Expr, function: str, program: Program) -> bool:
+    """Whether code out of sight may give a width: then it is not one formula, whoever else does."""
+    while isinstance(width, ir.Item):
+        width = width.value
+    own = program.self_class(function)
+    match width:
+        case ir.Name(id=name):
+            known = own is not None and own[0] == name
+            return (
+                not known
+                and program.owner(name, function) == function
+                and program.is_param(function, name)
+                and program.is_public(function)
+            )
+        case ir.Attr(value=ir.Name(id=name), attr=attr) if own and own[0] == name:
+            return any(
+                isinstance(one, ir.Name)
+                and program.functions[made.function].class_name == own[1]
+                and not program.bindings(made.function, one.id)
+                and _is_given(one, made.function, program)
+                for made in program.attribute_definitions(own[1], attr)
+                if made.index is None
+                for one in (
+                    made.value.operands
+                    if isinstance(made.value, ir.Operation) and made.value.op == "or"
+                    else (made.value,)
+                )
+            )
+    return False
 
 
 def _formula(given: ir.Expr, function: str, program: Program) -> ir.Expr | None:

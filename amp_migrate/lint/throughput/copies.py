@@ -19,11 +19,13 @@ _RANDOM = frozenset("rand randn randint randperm normal".split())
 
 def check(context: Context, file: str) -> Iterator[Finding]:
     """One finding for each such tensor in a step, or in a forward."""
-    if not any(
-        _made(context, name, call)
+    found = [
+        (name, call)
         for name in context.functions(file)
         for _, call in each_call(context.program.functions[name].body)
-    ):
+        if _made(context, name, call)
+    ]
+    if not found:
         return
     training = context.noted(Training)
     told: set[int] = set()
@@ -32,16 +34,13 @@ def check(context: Context, file: str) -> Iterator[Finding]:
             if id(call) not in told:
                 told.add(id(call))
                 yield from _judge(context, step.function, call, Severity.WARNING)
-    if not training.reaches_gpu(file):
-        return
-    for name in context.functions(file):
+    for name, call in found:
         function = context.program.functions[name]
         owner = function.class_name
         if function.name != "forward" or owner is None:
             continue
-        if training.forward.is_module_class(owner):
-            for _, call in each_call(function.body):
-                yield from _judge(context, name, call, Severity.INFO)
+        if training.reaches_gpu(file) and training.forward.is_module_class(owner):
+            yield from _judge(context, name, call, Severity.INFO)
 
 
 def _judge(

@@ -110,18 +110,15 @@ def _in_forward(context: Context, function: str, stmt: ir.Stmt) -> Iterator[Find
 
 def _off(context: Context, function: str, stmt: ir.Stmt) -> Iterator[Finding]:
     """A region without autocast that holds a product of matrices or a convolution."""
-    entered = amp_of(context).entered
-    regions = [entered(e, function) for e in stmt.exprs if stmt.kind == "with"]
-    if not any(one is not None and one.enabled is False for one in regions):
+    inside = ir.statements(stmt.blocks[0].body if stmt.kind == "with" else ())
+    products = (_product(context, function, inner) for inner in inside)
+    call = next((one for one in products if one is not None), None)
+    if call is None:
         return
-    for inner in ir.statements(stmt.blocks[0].body):
-        call = _product(context, function, inner)
-        if call is not None:
-            message = "a product where autocast is off: in float32 it runs on Tensor Cores only as TF32"
-            yield context.finding(
-                "TCU204", function, call, message, severity=Severity.INFO
-            )
-            return
+    regions = [amp_of(context).entered(expr, function) for expr in stmt.exprs]
+    if any(one is not None and one.enabled is False for one in regions):
+        message = "a product where autocast is off: in float32 it runs on Tensor Cores only as TF32"
+        yield context.finding("TCU204", function, call, message, severity=Severity.INFO)
 
 
 def _product(

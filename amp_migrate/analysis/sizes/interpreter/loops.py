@@ -188,28 +188,29 @@ class Loops(Statements):
         begun = Box.now()
         try:
             for attempt in range(MAX_PASSES + 1):
+                taken = self.steps
                 self.quiet += 1
-                changes = self._one_turn(loop, turn, exits)
+                flow, changes = self._one_turn(loop, turn)
                 self.quiet -= 1
                 # What a turn makes for itself, it makes anew each time.
-                changes = {
+                old = {
                     place: one for place, one in changes.items() if one[0].born < begun
                 }
-                fresh = self._widen(changes, before, attempt)
+                fresh = self._widen(old, before, attempt)
                 if not fresh:
                     break
+                del self.activation.exits[exits:]
             else:
                 raise OutOfSteps
-            mark = len(self.heap.log)
-            loop.turn, loop.continues, loop.breaks = mark, [], []
-            flow = turn()
+            if self.quiet:
+                # Nobody listens: to take this turn again would change nothing.
+                self.steps += self.steps - taken
+                if self.steps > self.limit:
+                    self.out_of_steps()
+            else:
+                del self.activation.exits[exits:]
+                flow, changes = self._one_turn(loop, turn)
             broken = flow is BREAK or bool(loop.breaks)
-            if flow is RETURN:
-                self.note_return()
-            changes = self.heap.changes(mark)
-            for one in (*loop.continues, *loop.breaks):
-                changes = {**one.changes, **changes}
-            self.heap.undo(mark)
             # What did not exist before was made by a turn, or nobody will ask for it.
             for (box_id, key), (box, name, value) in changes.items():
                 if before.get((box_id, key), _MISSING) is None or name not in box.state:
@@ -218,16 +219,18 @@ class Loops(Statements):
             self.activation.loops.pop()
         return _EITHER if broken else NEXT
 
-    def _one_turn(self, loop: Loop, turn: Run, exits: int) -> Changes:
+    def _one_turn(self, loop: Loop, turn: Run) -> tuple[str, Changes]:
+        """How a turn is left, and what it changes, which is undone."""
         mark = len(self.heap.log)
         loop.turn, loop.continues, loop.breaks = mark, [], []
-        turn()
-        del self.activation.exits[exits:]
+        flow = turn()
+        if flow is RETURN:
+            self.note_return()
         changes = self.heap.changes(mark)
         for one in (*loop.continues, *loop.breaks):
             changes = {**one.changes, **changes}
         self.heap.undo(mark)
-        return changes
+        return flow, changes
 
     def _widen(
         self,

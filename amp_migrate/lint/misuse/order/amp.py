@@ -39,6 +39,8 @@ _SETS_DEFAULT = (
     "set_autocast_cpu_dtype",
 )
 
+ENTERS = ("enter_context", "__enter__")
+
 _Answer = TypeVar("_Answer")
 
 Key = tuple[str, ...]
@@ -165,12 +167,26 @@ class Amp:
             if isinstance(one.expr, ir.Call) and not one.fields
             if self.matched(AUTOCAST, one.expr, one.function) is not None
         ]
-        if not found and isinstance(expr, ir.Call):
+        if not found and isinstance(expr, ir.Call) and self._managers:
             for callee in self.program.callees(expr, function):
-                for stmt in self._around_yield(callee):
-                    for inner in stmt.exprs if stmt.kind == "with" else ():
-                        found += self._made_regions(inner, callee)
+                for inner in self._managers.get(callee, ()):
+                    found += self._made_regions(inner, callee)
         return found
+
+    @cached_property
+    def _managers(self) -> dict[str, list[ir.Expr]]:
+        """What functions that make context managers enter around their ``yield``."""
+        found = {
+            name: [
+                inner
+                for stmt in self._around_yield(name)
+                if stmt.kind == "with"
+                for inner in stmt.exprs
+            ]
+            for name, facts in self.program.functions.items()
+            if facts.is_generator
+        }
+        return {name: entered for name, entered in found.items() if entered}
 
     def may_open(self, expr: ir.Expr, function: str) -> bool:
         """Whether entering an expression may open a region that does not say itself that it is off."""
@@ -178,6 +194,32 @@ class Amp:
             one.expr.argument(99, "enabled") != ir.Const(False)
             for one in self._made_regions(expr, function)
             if isinstance(one.expr, ir.Call)
+        )
+
+    @cached_property
+    def has_regions(self) -> bool:
+        """Whether anything in the program may open a region that does not say itself that it is off."""
+        program = self.program
+        entered = [
+            (expr, function)
+            for function, stmt in program.all_statements()
+            if stmt.kind == "with"
+            for expr in stmt.exprs
+        ]
+        entered += [
+            (expr, one.parent or name)
+            for name, one in program.functions.items()
+            for expr in one.decorators
+        ]
+        entered += [
+            (expr, function)
+            for name in ENTERS
+            for function, _, call in program.calls_named(name)
+            for expr in (entered_by(call),)
+            if expr is not None
+        ]
+        return any(self.may_open(*one) for one in entered) or any(
+            True for _ in program.calls_named("set_autocast_enabled")
         )
 
     def _around_yield(self, function: str) -> Iterator[ir.Stmt]:
@@ -229,12 +271,21 @@ class Amp:
         """A string where it is the only one that can be meant."""
         if isinstance(expr, ir.Const):
             return expr.value if isinstance(expr.value, str) else None
+        if self.is_type_of_device(expr):
+            return None
 
         def read(one: Object) -> str | None:
             value = one.expr.value if isinstance(one.expr, ir.Const) else None
             return value if isinstance(value, str) else None
 
         return self._only(expr, function, read)
+
+    def is_type_of_device(self, expr: ir.Expr) -> bool:
+        """``x.device.type``, which the program writes down nowhere."""
+        match expr:
+            case ir.Attr(value=ir.Name("device") | ir.Attr(attr="device"), attr="type"):
+                return not self.program.attribute_targets.get("type")
+        return False
 
     def truth(self, expr: ir.Expr, function: str) -> bool | None:
         """True or False where it is certain."""
@@ -556,6 +607,16 @@ class Amp:
 def amp_of(context: Context) -> Amp:
     """The answers for the program of a context, made once."""
     return context.program.noted(Amp)
+
+
+def entered_by(call: ir.Call) -> ir.Expr | None:
+    """What a call enters: a stack's argument, or the receiver of ``__enter__()``."""
+    match call:
+        case ir.Call(func=ir.Attr(attr="enter_context"), args=(ir.Arg(value=entered),)):
+            return entered
+        case ir.Call(func=ir.Attr(value=entered, attr="__enter__")):
+            return entered
+    return None
 
 
 def all_calls(program: Program, function: str) -> Iterator[tuple[ir.Stmt, ir.Call]]:

@@ -18,11 +18,13 @@ from amp_migrate.analysis.tables.vocabulary import (
 )
 from amp_migrate.analysis.values.scales import LOSS, Scales
 from amp_migrate.lint.misuse.order.amp import (
+    ENTERS,
     GRAD_SCALER,
     Amp,
     Key,
     Region,
     all_calls,
+    entered_by,
 )
 from amp_migrate.lint.misuse.order.gradients import Gradients
 from amp_migrate.lint.misuse.order.numerics import Numerics, Values
@@ -44,8 +46,7 @@ _ON_SCALERS = frozenset(("scaled", "unscale", "step", "update"))
 _MOST_VALUES = 200
 """That a loss may be made of, as far as they are read."""
 _CASTS = frozenset(("half", "float", "double", "bfloat16", "to"))
-_ENTERS = ("enter_context", "__enter__")
-_BY_HAND = frozenset((*_ENTERS, "__exit__", "close", "pop_all"))
+_BY_HAND = frozenset((*ENTERS, "__exit__", "close", "pop_all"))
 _ADDS_TO = frozenset(("append", "extend", "insert", "update", "setdefault"))
 _SCALER = re.compile(r"unscale_|(?i:scaler)")
 _AMP = re.compile(rf"autocast|{_SCALER.pattern}")
@@ -105,7 +106,7 @@ class AmpEvents(Events):
         """The functions of files that have something to do with AMP."""
         modules = self.program.modules.values()
         found = [one for one in modules if _says(one, _AMP)]
-        if found and not self._has_regions():
+        if found and not self.amp.has_regions:
             # A library of models that only looks at, or switches off, what others have switched on.
             scalers = self._has_scalers()
             found = [one for one in found if scalers and _says(one, _SCALER)]
@@ -120,30 +121,6 @@ class AmpEvents(Events):
             not words.isdisjoint(facts.identifiers | facts.strings)
             or facts.identifiers >= _AMP_TOGETHER
             for facts in self.program.modules.values()
-        )
-
-    def _has_regions(self) -> bool:
-        program = self.program
-        entered = [
-            (expr, function)
-            for function, stmt in program.all_statements()
-            if stmt.kind == "with"
-            for expr in stmt.exprs
-        ]
-        entered += [
-            (expr, one.parent or name)
-            for name, one in program.functions.items()
-            for expr in one.decorators
-        ]
-        entered += [
-            (expr, function)
-            for name in _ENTERS
-            for function, _, call in program.calls_named(name)
-            for expr in (_entered_by(call),)
-            if expr is not None
-        ]
-        return any(self.amp.may_open(*one) for one in entered) or any(
-            True for _ in program.calls_named("set_autocast_enabled")
         )
 
     def _settle_callers(self) -> None:
@@ -363,7 +340,7 @@ class AmpEvents(Events):
             return AmpEvent("open", *where, region=region)
         if not isinstance(call.func, ir.Attr) or call.func.attr not in _BY_HAND:
             return None
-        receiver, entered = call.func.value, _entered_by(call)
+        receiver, entered = call.func.value, entered_by(call)
         if entered is not None:
             region = self.amp.entered(entered, function)
             if region is None or region.enabled is False:
@@ -655,16 +632,6 @@ class AmpEvents(Events):
 
 def _says(facts: ir.ModuleFacts, word: re.Pattern[str]) -> bool:
     return word.search(" ".join(facts.identifiers)) is not None
-
-
-def _entered_by(call: ir.Call) -> ir.Expr | None:
-    """What a call enters: a stack's argument, or the receiver of ``__enter__()``."""
-    match call:
-        case ir.Call(func=ir.Attr(attr="enter_context"), args=(ir.Arg(value=entered),)):
-            return entered
-        case ir.Call(func=ir.Attr(value=entered, attr="__enter__")):
-            return entered
-    return None
 
 
 def _casts(call: ir.Call) -> bool:
