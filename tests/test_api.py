@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -181,3 +182,12 @@ def test_importing_the_api_imports_neither_torch_nor_libcst() -> None:
         check=True,
     )
     assert result.stdout == "set()\n"
+
+
+def test_the_collector_of_garbage_is_left_as_it_was(tmp_path: Path) -> None:
+    for number in range(24):
+        other = "" if number == 0 else f"import part_{number - 1}\n"
+        (tmp_path / f"part_{number}.py").write_text(other + "import torch\n")
+    before = gc.isenabled(), gc.get_threshold(), gc.get_freeze_count()
+    migrate_paths([tmp_path])
+    assert (gc.isenabled(), gc.get_threshold(), gc.get_freeze_count()) == before
