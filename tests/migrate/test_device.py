@@ -944,7 +944,7 @@ def test_values_that_stand_for_the_cpu_and_are_no_devices(name: str) -> None:
 
 def test_it_is_said_which_values_are_meant() -> None:
     moved = "if args.device >= 0:\n    model.to(args.device)\n"
-    source = HEAD + ARGS + NET + "params = [*model.parameters()]\n" + moved
+    source = HEAD + ARGS + NET + "params = [model.weight, model.bias]\n" + moved
     source += OPT.replace("model.parameters()", "params") + LOOP
     (found,) = migrate_source(source, path="train.py").diagnostics
     assert found.code == "AMP041"
@@ -1165,3 +1165,45 @@ def test_what_a_call_was_given_need_not_be_what_it_uses() -> None:
         "model = self.model\n        self.opt, model = make(model, config), None",
     )
     assert "next(model" not in migrate_source(bound, path="train.py").output
+
+
+def test_a_model_out_of_sight_is_asked_for_its_device() -> None:
+    """Its parameters are in groups, and an optimizer of the program's own clips in its step."""
+    source = HEAD + """\
+import importlib
+torch.manual_seed(0)
+class Clipping(torch.optim.Optimizer):
+    def __init__(self, params, lr):
+        super().__init__(params, {"lr": lr})
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    nn.utils.clip_grad_norm_(p, 1.0)
+                    p.data.add_(p.grad, alpha=-group["lr"])
+class Config:
+    def __init__(self, kind):
+        self.kind = kind
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+def train(config, model, batches):
+    named = list(model.named_parameters())
+    groups = [
+        {"params": [p for n, p in named if n != "bias"]},
+        {"params": [p for n, p in named if n == "bias"]},
+    ]
+    opt = Clipping(groups, lr=0.1)
+    for x, y in batches:
+        out = model(x)
+        model.zero_grad()
+        loss = criterion(out, y)
+        loss.backward()
+        opt.step()
+        print(loss.item())
+zoo = importlib.import_module("torch." + "nn")
+config = getattr(importlib.import_module(__name__), "Con" + "fig")("Linear")
+net = getattr(zoo, config.kind)(8, 3).to(config.device)
+train(config, net, data)
+"""
+    result = migrate_source(source, path="train.py")
+    assert "enabled=next(model.parameters()).device.type" in result.output
+    check_runs(source, result.output)

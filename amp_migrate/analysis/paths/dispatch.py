@@ -39,6 +39,8 @@ class Dispatch:
                 found = tuple(self._methods.get(name, ()))
             case ir.Call():
                 found = tuple(one for name in self._methods.values() for one in name)
+            case _ if vocabulary.MODEL_LIKE.search(gradients.called(call)):
+                found = self._handed_around
             case _:
                 found = self._values
         named = frozenset(arg.name for arg in call.args if arg.name)
@@ -155,13 +157,19 @@ class Dispatch:
     @cached_property
     def _values(self) -> tuple[str, ...]:
         """Functions that touch gradients and are handed around; methods, where they are taken by name."""
-        by_name = bool(self.program.calls_named("getattr"))
+        if not self.program.calls_named("getattr"):
+            return self._handed_around
         return tuple(
             one
             for one in sorted(self._touching)
             if one in self.program.escaping
-            or (by_name and self.program.functions[one].name in self._methods)
+            or self.program.functions[one].name in self._methods
         )
+
+    @cached_property
+    def _handed_around(self) -> tuple[str, ...]:
+        """Functions that touch gradients and are handed around: a model is one of these at most."""
+        return tuple(sorted(self._touching & self.program.escaping))
 
     @cached_property
     def _stored(self) -> frozenset[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -38,6 +38,7 @@ _GIVE_BOOLS = frozenset("not in is compare == != < <= > >=".split()) | {
 _MAKE_DEVICES = ("torch.device", "torch.accelerator.current_accelerator")
 _DEVICE_WORD = re.compile(r"(?i)cuda|gpu|cpu|device")
 _MOST_CALLS = 6
+_MOST_NAMES = 4
 _REDUCES = frozenset("mean sum max min std var norm abs pow exp log sqrt".split())
 _MAKES_ON_CPU = frozenset(f"torch.{n}" for n in "zeros ones empty full Tensor".split())
 
@@ -192,12 +193,10 @@ class Devices:
                 if isinstance(one.expr, ir.Call) and one.function != place.function
             )
         given = {
-            self._written(inner.func.value, function, call.line, place)
+            module and self._written(module, function, call.line, place)
             for call, function in made
             for arg in call.args
-            for inner in (_unfiltered(arg.value),)
-            if isinstance(inner, ir.Call) and not inner.args
-            if isinstance(inner.func, ir.Attr) and inner.func.attr == "parameters"
+            for module in self._listed(arg.value, function, 0)
         }
         text = given.pop() if len(given) == 1 else None
         if text is None or text.endswith(")"):
@@ -207,6 +206,35 @@ class Devices:
             # A list is no iterator.
             return None
         return Decision(f'next({text}.parameters()).device.type == "cuda"')
+
+    def _listed(
+        self, expr: ir.Expr, function: str, depth: int
+    ) -> Iterator[ir.Expr | None]:
+        """The modules of whose parameters a value is made, by way of variables of a function; None for one
+        that is none of its variables."""
+        for inner in ir.walk(expr):
+            match inner:
+                case ir.Call(
+                    func=ir.Attr(value=module, attr="parameters" | "named_parameters"),
+                    args=(),
+                ):
+                    yield (
+                        module if self._is_variable(root_of(module), function) else None
+                    )
+                case ir.Name(id=name) if depth < _MOST_NAMES:
+                    for made in self.program.definitions(function, name):
+                        if made.value is not None:
+                            yield from self._listed(made.value, function, depth + 1)
+
+    def _is_variable(self, root: ir.Expr, function: str) -> bool:
+        """Whether a name has one meaning throughout a function: it is no loop's."""
+        if not isinstance(root, ir.Name):
+            return False
+        owner = self.program.owner(root.id, function)
+        return owner is not None and all(
+            made.stmt.kind == "assign"
+            for made in self.program.definitions(owner, root.id)
+        )
 
     def _written(self, expr: ir.Expr, at: str, line: int, place: Place) -> str | None:
         """An expression that ``at`` evaluates in ``line``, in the words of the place."""
@@ -708,15 +736,6 @@ def _is_chosen(stmt: ir.Stmt, call: ir.Call) -> bool:
         for operand in inner.operands[1:]
         for one in ir.walk(operand)
     )
-
-
-def _unfiltered(expr: ir.Expr) -> ir.Expr:
-    """What ``filter(lambda p: p.requires_grad, model.parameters())`` takes from."""
-    while isinstance(expr, ir.Call) and expr.args:
-        if expr.func not in (ir.Name("filter"), ir.Name("list")):
-            break
-        expr = expr.args[-1].value
-    return expr
 
 
 def _latest_first(moves: list[Move], place: Place) -> list[Move]:
