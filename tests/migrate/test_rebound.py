@@ -46,7 +46,9 @@ def inside(text: str) -> str:
 RIGHT = {
     "a model moved behind the birth": f"{SGD}model = model.to(device)\n{EPOCH}",
     "a model wrapped behind the birth": f"{SGD}model = nn.DataParallel(model)\n{EPOCH}",
-    "a model that is unwrapped again": f"model = nn.DataParallel(model)\n{SGD}{EPOCH}model = model.module\n{EPOCH}",
+    "a model that is unwrapped again": (
+        f"model = nn.DataParallel(model)\n{SGD}{EPOCH}model = model.module\n{EPOCH}"
+    ),
     "a second phase with the same model": f"{SGD}{EPOCH}{ADAM}{EPOCH}",
     "a second phase with another model": f"{SGD}{EPOCH}{NEW}{ADAM}{EPOCH}",
     "a second phase, gradients dropped by the model": (

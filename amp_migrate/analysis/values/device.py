@@ -193,7 +193,11 @@ class Devices:
                 if isinstance(one.expr, ir.Call) and one.function != place.function
             )
         given = {
-            module and self._written(module, function, call.line, place)
+            (
+                None
+                if module is None
+                else self._written(module, function, call.line, place)
+            )
             for call, function in made
             for arg in call.args
             for module in self._listed(arg.value, function, 0)
@@ -226,9 +230,9 @@ class Devices:
                         if made.value is not None:
                             yield from self._listed(made.value, function, depth + 1)
 
-    def _is_variable(self, root: ir.Expr, function: str) -> bool:
+    def _is_variable(self, root: ir.Name | None, function: str) -> bool:
         """Whether a name has one meaning throughout a function: it is no loop's."""
-        if not isinstance(root, ir.Name):
+        if root is None:
             return False
         owner = self.program.owner(root.id, function)
         return owner is not None and all(
