@@ -593,3 +593,48 @@ def test_old_parameters_that_are_added_have_gradients() -> None:
     assert left_alone(
         f"{body}opt.add_param_group(dict(params=old.parameters()))\n{LATE}"
     )
+
+
+TASKS = """\
+import sys
+
+
+class Learner:
+    def __init__(self):
+        self.net = make().to(device)
+
+    def task(self):
+        if "adam" in sys.argv:
+            opt = torch.optim.Adam(self.net.parameters(), lr=0.01)
+        elif "sgd" not in sys.argv:
+            opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        KEPT
+        self.epoch(opt)
+        self.net = make().to(device)
+
+    def epoch(self, opt):
+        for x, y in data:
+            opt.zero_grad()
+            loss = criterion(self.net(x), y)
+            loss.backward()
+            nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
+            opt.step()
+
+
+learner = Learner()
+for _ in range(2):
+    learner.task()
+"""
+
+
+def test_an_optimizer_that_is_a_variable_of_each_call() -> None:
+    pytest.importorskip("torch")
+    from exactness import check_scaled
+
+    text = TASKS.replace("        KEPT\n", "")
+    assert check_scaled(HEAD + text, HEAD + migrated(text)) == []
+
+
+def test_an_optimizer_that_outlives_its_call() -> None:
+    kept = "if not hasattr(self, 'opt'):\n            self.opt = opt\n        opt = self.opt"
+    assert left_alone(TASKS.replace("KEPT", kept))
