@@ -79,10 +79,10 @@ def _matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
 
 def _strings(text: str) -> list[tuple[int, int]]:
     """Where strings begin and end; nowhere, if one in triple quotes has no end."""
-    found = [m for m in _QUOTED.finditer(text) if not m[0].startswith("#")]
-    if any(one[0] in _TRIPLE for one in found):
+    found = [m.span() for m in _QUOTED.finditer(text) if text[m.start()] != "#"]
+    if any(end - start == 3 and text[start:end] in _TRIPLE for start, end in found):
         return []
-    return [one.span() for one in found]
+    return found
 
 
 def scan_imports(text: str) -> ImportScan:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Protocol
 
 from amp_migrate.analysis.sizes.domain.traces import link, source
@@ -39,7 +38,8 @@ def labelled(heap: Writes, value: Value, name: str, expr: ir.Expr, line: int) ->
     if isinstance(value, Known):
         # What is no name is not spelled like one.
         if is_number(value) and (isinstance(expr, _NO_NAMES) or source(expr) != name):
-            return replace(value, trace=link(name, expr, line, value.trace))
+            trace = link(name, expr, line, value.trace)
+            return Known(value.value, trace, value.confidence)
         return value
     made = _entries(expr)
     if made is None or len(made) > MAX_LABELS:

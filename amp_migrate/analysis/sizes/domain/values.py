@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from math import gcd
 from typing import TYPE_CHECKING, TypeGuard
@@ -283,7 +283,7 @@ def weakened(value: Value, confidence: Confidence) -> Value:
         return value
     if isinstance(value, Known):
         if _ORDER[value.confidence] < _ORDER[confidence]:
-            return replace(value, confidence=confidence)
+            return Known(value.value, value.trace, confidence)
         return value
     if isinstance(value, Tup):
         items = tuple(weakened(item, confidence) for item in value.items)

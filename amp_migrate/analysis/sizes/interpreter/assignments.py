@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from amp_migrate.analysis.sizes.domain.labels import labelled, unpacked
 from amp_migrate.analysis.sizes.domain.traces import link, source
 from amp_migrate.analysis.sizes.domain.values import (
@@ -84,7 +82,7 @@ class Assignments(Entries):
         if is_number(result):
             shown = ir.Operation(stmt.op, (target, stmt.value))
             trace = link(source(target), shown, stmt.line, result.trace)
-            result = replace(result, trace=trace)
+            result = Known(result.value, trace, result.confidence)
         self.assign(target, result, frame)
 
     def delete(self, target: ir.Expr, frame: Frame) -> None:

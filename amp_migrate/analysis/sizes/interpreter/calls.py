@@ -232,7 +232,7 @@ class Calls(Definitions):
             return self.annotated(func, param) if rest else Unknown("parameter")
         if is_number(value) and param.default is not None:
             trace = link(param.name, param.default, func.function.line, None, "default")
-            value = replace(value, trace=trace)
+            value = Known(value.value, trace, value.confidence)
         return weakened(value, Confidence.DEFAULT) if rest else value
 
     def _call_lambda(self, func: Lambda, given: Given) -> Value:
