@@ -455,7 +455,7 @@ class Planner:
         if self.options.scaled:
             line = min(b.event.line for b in backwards)
             if any(c.held.twice for c in ownership.coverages(identities.all)):
-                message = "an optimizer is given some parameters twice: a scaler would unscale them twice"
+                message = "an optimizer may be given some parameters twice: a scaler would unscale them twice"
                 raise refused("AMP012", message, line)
             for sharing in sorted(scalers.all, key=lambda s: sorted(map(order, s))):
                 doubt = self.disjoint.doubt(ownership.coverages(sharing), live)
@@ -819,7 +819,8 @@ class Planner:
     def _refuse_unfollowed(self, unfollowed: Unfollowed) -> None:
         """Raise `Blocked` where a group's optimizer may be stepped by a way that is not followed."""
         for function, _, call in unfollowed.calls("step"):
-            if "backward" not in self.events.kinds(function):
+            # An optimizer's step takes a closure at most.
+            if len(call.args) < 2 and "backward" not in self.events.kinds(function):
                 assert isinstance(call.func, ir.Attr)
                 name = ir.render(call.func.value) or "what is stepped here"
                 message = f"{name} may be this optimizer, in a way that is not followed"

@@ -27,6 +27,7 @@ _NO_LAYERS = tuple(f"torch.nn.{name}." for name in "functional utils init".split
 _NO_MODELS = frozenset(
     "augassign delete import importfrom functiondef asyncfunctiondef classdef".split()
 )
+_READING = frozenset("access exchange rescale mixture".split())
 _ADDING = frozenset("append extend insert add_module register_module".split())
 
 _Change = tuple[
@@ -60,13 +61,20 @@ class Stale(Walk[_Held]):
         self._last: dict[Slot, Definition] = {}
         """What was made anew last on the way."""
         self._births: dict[Site, set[Slot]] = {}
+        # What thaws beside the optimizer's own takes nothing from these: it matters where gradients are read.
+        reads = any(
+            event.kind in _READING
+            for function in program.functions
+            if ir.file_of(function) in files
+            for _, event in events.direct(function)
+        )
         for one in identities.all:
             for coverage in ownership.coverages((one,)):
                 for birth in coverage.births:
                     self._births.setdefault((birth.function, birth.path), set()).add(
                         one
                     )
-                for made in _made_anew(program, forward, coverage):
+                for made in _made_anew(program, forward, coverage, reads):
                     site = made.function, made.stmt.path
                     self._made.setdefault(site, {})[one] = made
         self._within = self._quietly_called()
@@ -81,6 +89,8 @@ class Stale(Walk[_Held]):
         if self.found is not None:
             stmt, function, name = self.found
             message = f"{name} is made again here, and the optimizer of the old one goes on stepping"
+            if any(_thaws(stmt)):
+                message = "parameters get gradients again here that the optimizer may not hold"
             raise refused("AMP011", message, ir.Line(stmt.line, ir.file_of(function)))
 
     def _start(self, root: str) -> _Held:
@@ -195,7 +205,7 @@ def _name(made: Definition) -> str:
 
 
 def _made_anew(
-    program: Program, forward: Forward, coverage: Coverage
+    program: Program, forward: Forward, coverage: Coverage, reads: bool
 ) -> Iterator[Definition]:
     """What may give a model that an optimizer holds, or a part of it, another object."""
     classes: set[str] = set()
@@ -215,7 +225,7 @@ def _made_anew(
         changed = [
             (holder, owners if value is None else inside) for holder, value in layered
         ]
-        if coverage.held.thawed:
+        if coverage.held.thawed and reads:
             changed += [(holder, inside) for holder in thawed]
         for holder, wanted in changed:
             # Where it is known which object that is, others of its class do not count.

@@ -206,6 +206,44 @@ def test_a_filled_list_that_is_only_cleared() -> None:
     assert "scaler.step(opt)" in migrated(OPT + lines + LOOP)
 
 
+ONE_READ = """\
+class Agent:
+    def __init__(self):
+        self.opts = {}
+
+    def add(self, name, opt):
+        self.opts[name] = opt
+
+    def rate(self, names):
+        name = names[0]
+        return self.opts[name].param_groups[0]["lr"]
+
+    def update(self, x, y):
+        for name in self.opts:
+            self.opts[name].zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        for name in self.opts:
+            self.opts[name].step()
+
+
+agent = Agent()
+agent.add("model", torch.optim.SGD(model.parameters(), lr=0.1))
+for x, y in data:
+    agent.update(x, y)
+print(agent.rate(["model"]))
+"""
+
+
+def test_one_of_a_collection_that_is_only_looked_at() -> None:
+    pytest.importorskip("torch")
+    from exactness import check_scaled
+
+    after = migrated(ONE_READ)
+    assert ".step(self.opts[name])" in after
+    assert check_scaled(HEAD + ONE_READ, HEAD + after) == []
+
+
 def test_one_optimizer_is_not_several() -> None:
     source = HEAD + OPT + "opts = [opt]\nprint(*opts)\n" + LOOP
     (found,) = migrate_source(source).diagnostics

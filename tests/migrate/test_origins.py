@@ -763,6 +763,24 @@ def test_the_reason_says_where_it_leaves_sight(reason: str) -> None:
     assert (found.code, found.message) == ("AMP010", reason)
 
 
+def test_no_optimizer_steps_on_several_arguments() -> None:
+    """`other.optimizer`, which is not followed, is something else: a closure is all that one is given."""
+    source = before("""\
+class Agent:
+    def __init__(self):
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def improve(other, x, y):
+    other.optimizer.step(ARGUMENTS)
+agent = Agent()
+for x, y in data:
+    STEPS opt=agent.optimizer
+""")
+    assert left_alone(source.replace("ARGUMENTS", "")) == "AMP010"
+    assert "scaler.step(agent.optimizer)" in migrated(
+        source.replace("ARGUMENTS", "x, y")
+    )
+
+
 def test_each_that_a_condition_chooses_counts() -> None:
     """A clip that holds the parameters of one of the two optimizers is no clip of the other's."""
     source = before("""\

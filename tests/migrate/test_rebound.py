@@ -418,8 +418,20 @@ THAW = "for p in model[0].parameters():\n    p.requires_grad = True\n"
 
 def test_layers_that_are_thawed_behind_the_birth() -> None:
     assert left_alone(f"{FROZEN}{THAW}{EPOCH}") == "AMP011"
+    (told,) = migrate_source(f"{HEAD}{FROZEN}{THAW}{EPOCH}").loops
+    assert told.diagnostic and "get gradients again" in told.diagnostic.message
     assert "scaler.unscale_(opt)" in migrated(f"{FROZEN}{EPOCH}")
     assert "scaler.unscale_(opt)" in migrated(f"{FROZEN}{THAW}{SGD}{EPOCH}")
+
+
+def test_layers_that_are_thawed_where_nothing_reads_gradients() -> None:
+    pytest.importorskip("torch")
+    from exactness import check_scaled
+
+    body = f"{FROZEN}{THAW}{EPOCH}".replace(
+        "    nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n", ""
+    )
+    assert check_scaled(HEAD + body, HEAD + migrated(body)) == []
 
 
 HANDED_BACK = """\

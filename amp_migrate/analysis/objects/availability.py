@@ -388,7 +388,8 @@ def where_lost(
     """Why it cannot be seen what an expression stands for, in words, and in which line that is; None
     where all is in sight.
     """
-    for one in program.noted(PointsTo).of(expr, function, stmt):
+    found = program.noted(PointsTo).of(expr, function, stmt)
+    for one in sorted(found, key=lambda one: one.kind == "open"):
         place = program.functions[one.function]
         line = place.line if one.stmt is None else one.stmt.line
         if one.kind in ("lost", "open"):

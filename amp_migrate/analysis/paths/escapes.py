@@ -191,10 +191,7 @@ class Kept:
                 return (
                     around in stmt.targets
                     or self._takes_turns(around, use, function)
-                    or (
-                        self.optimizers.slot(mention, function) in self._bags
-                        and self.looked.takes_to_look(use)
-                    )
+                    or self.looked.takes_to_look(use)
                 )
             case ir.Attr() if self.optimizers.contents.item_of(around, function):
                 return not _is_loops_target(around, use, stmt)
