@@ -211,8 +211,8 @@ class Agent:
     def __init__(self):
         self.opts = {}
 
-    def add(self, name, opt):
-        self.opts[name] = opt
+    def add(self, net):
+        self.opts["model"] = torch.optim.SGD(net.parameters(), lr=0.1)
 
     def rate(self, names):
         name = names[0]
@@ -228,7 +228,7 @@ class Agent:
 
 
 agent = Agent()
-agent.add("model", torch.optim.SGD(model.parameters(), lr=0.1))
+agent.add(model)
 for x, y in data:
     agent.update(x, y)
 print(agent.rate(["model"]))
@@ -242,6 +242,35 @@ def test_one_of_a_collection_that_is_only_looked_at() -> None:
     after = migrated(ONE_READ)
     assert ".step(self.opts[name])" in after
     assert check_scaled(HEAD + ONE_READ, HEAD + after) == []
+
+
+PUT_THERE = {
+    "a parameter": (
+        "add(self, opt)",
+        "pass",
+        "add(torch.optim.SGD(model.parameters(), lr=0.1))",
+    ),
+    "a variable": (
+        "add(self, net)",
+        "opt = torch.optim.SGD(net.parameters(), lr=0.1)",
+        "add(model)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PUT_THERE)
+def test_what_a_method_puts_into_a_collection_without_a_scaler(name: str) -> None:
+    """Its scaler was nobody's: `self.scaler` was read, and never made."""
+    head, line, call = PUT_THERE[name]
+    source = (
+        ONE_READ.replace("add(self, net)", head)
+        .replace(
+            '        self.opts["model"] = torch.optim.SGD(net.parameters(), lr=0.1)\n',
+            f'        {line}\n        self.opts["model"] = opt\n',
+        )
+        .replace("add(model)", call)
+    )
+    assert left_alone(source) == "AMP010"
 
 
 def test_one_optimizer_is_not_several() -> None:

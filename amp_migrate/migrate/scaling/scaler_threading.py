@@ -536,6 +536,10 @@ class Travel:
                     break
                 value = found.get(key) or ir.Item(value, ir.Const(key))
             if value is None and slot.key is not None:
+                made = self.optimizers.trace(slot).births
+                if any(birth.slot.kind != "attribute" for birth in made):
+                    reason = f"{slot.shown} is put there by a function that is given no scaler for it"
+                    raise refused("AMP010", reason, definition.stmt.line)
                 continue
             if not isinstance(value, (ir.Name, ir.Attr, ir.Item)):
                 reason = f"{slot.shown} is taken over in a form that is not followed"
