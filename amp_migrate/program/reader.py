@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Protocol, cast
 
@@ -460,18 +460,13 @@ class _Reader:
         self.scope.bound = set()
         body = self._block(node.body, path, "body", qualname)
         self.scope = outer
-        methods = tuple(
-            (stmt.names[0], stmt.names[1])
-            for stmt in ir.statements(body)
-            if stmt.kind == "functiondef"
-        )
         self.classes[qualname] = ir.Class(
             qualname,
             node.name,
             path,
             self._line(node.lineno),
             bases,
-            methods,
+            tuple(_methods(body)),
             outer.qualname,
             body,
             decorators,
@@ -628,3 +623,16 @@ def _is_field(annotation: ast.expr) -> bool:
         return not str(annotation.value).startswith(_NO_FIELD)
     name = getattr(annotation, "attr", getattr(annotation, "id", ""))
     return name not in _NO_FIELD
+
+
+def _methods(body: tuple[ir.Stmt, ...]) -> Iterator[tuple[str, str]]:
+    """What a class body defines, with the other names that it gives it: ``blend = mix``."""
+    known: dict[str, str] = {}
+    for stmt in ir.statements(body):
+        if stmt.kind == "functiondef":
+            known[stmt.names[0]] = stmt.names[1]
+            yield stmt.names[0], stmt.names[1]
+        elif stmt.kind == "assign" and isinstance(stmt.value, ir.Name):
+            for target in stmt.targets:
+                if isinstance(target, ir.Name) and stmt.value.id in known:
+                    yield target.id, known[stmt.value.id]

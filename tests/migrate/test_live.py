@@ -256,6 +256,40 @@ loss = F.mse_loss(model(x), y)
 ---
 """)
 REFUSED = _written("""\
+=== a method under another name
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Linear(6, 1)
+        self.register_buffer("eye", torch.eye(8).to_sparse())
+    def mix(self, h):
+        return torch.sparse.mm(self.eye, h)
+    blend = mix
+    def forward(self, x):
+        return self.blend(self.l(x))
+model = Net().to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+return torch.sparse.mm
+
+=== a method of a protocol that calls the one above it
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Linear(6, 1)
+    def _apply(self, change):
+        super()._apply(change)
+        self.eye = torch.sparse.mm(torch.eye(8).to_sparse(), torch.eye(8))
+        return self
+    def forward(self, x):
+        return torch.sparse.mm(self.eye.to_sparse(), self.l(x))
+model = Net().to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+return torch.sparse.mm
+
 === a forward that is called by its name where nothing runs
 SPARSE
 model = Sparse().to(device)

@@ -560,6 +560,10 @@ class _Reader:
         found = program.classes[class_name]
         for inner in self._run(found.body, function):
             self._read(inner, function)
+            # `size = property(get_size)`
+            self._found.named |= {
+                part.id for part in parts_of(inner) if isinstance(part, ir.Name)
+            }
         registers = any(
             method in ("__init_subclass__", "__new__")
             for base in program.bases(class_name)[1:]
@@ -760,7 +764,9 @@ class _Reader:
                 isinstance(inner, ir.Call)
                 and isinstance(inner.func, ir.Attr)
                 and inner.func.attr == method
-                for _, stmt in self.program.mentioning(method)
+                for function, stmt in self.program.mentioning(method)
+                # `super()._apply(fn)` is no call of one's own.
+                if self.program.functions[function].name != method
                 for inner in parts_of(stmt)
             )
         return not self._called_by_name[method]
