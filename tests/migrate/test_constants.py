@@ -196,6 +196,18 @@ loss = (F.softmax(scores, -1).mean(1, keepdim=True) - y).abs().sum()
 ---
 scores = scores + (1.0 - mask) * -1e9
 
+=== a mask in fp32 that is made of places
+model = nn.Linear(6, 8).to(device)
+same = torch.eye(8).to(device)
+---
+scores = model(x)
+places = torch.arange(8, device=device) + 0 * torch.cuda.device_count()
+hidden = same * F.one_hot(places, num_classes=8)
+scores = scores - 1e9 * hidden
+loss = (F.softmax(scores, -1).mean(1, keepdim=True) - y).abs().sum()
+---
+scores = scores - 1e9 * hidden
+
 === an epsilon behind a sigmoid
 LINEAR
 ---

@@ -1123,3 +1123,47 @@ def test_a_step_of_xla_is_one_that_no_scaler_sees() -> None:
     (said,) = migrate_source(text, path="train.py").diagnostics
     assert said.code == "AMP014"
     assert "xm.optimizer_step()" in said.message
+
+
+_WATCHED = """\
+class Net(nn.Module):
+    def __init__(self, watch=False):
+        super().__init__()
+        self.l = nn.Linear(6, 1)
+        self.watch = watch
+        self.seen = []
+        if self.watch:
+            self.begin()
+    def begin(self):
+        self.l.register_full_backward_hook(self.see)
+    def see(self, module, inner, outer):
+        self.seen.append(outer[0])
+    def forward(self, x):
+        return self.l(x)
+"""
+_SAYS = {
+    "a call": "model.begin()",
+    "its name": "getattr(model, 'begin')()",
+    "a name that is put together": "getattr(model, 'be' + 'gin')()",
+    "the class's own table": "vars(Net)['be' + 'gin'](model)",
+    "a function that gets it": "[*map(getattr, [model], ['be' + 'gin'])][0]()",
+    "code in a text": "eval('model.' + 'be' + 'gin()')",
+    "an option": "Net(True)",
+    "a class that is derived": "type('Sub', (Net,), {'watch': True})().begin()",
+}
+
+
+def _trained(said: str) -> str:
+    train = _TRAIN.replace("nets.MAKE", "Net")
+    return f"{_HEAD}{_WATCHED}{train}".replace("optimizer =", f"{said}\noptimizer =", 1)
+
+
+def test_what_nothing_calls_by_its_name_does_not_run() -> None:
+    result = migrate_source(_trained(""), path="train.py")
+    assert result.changed, result.diagnostics
+
+
+@pytest.mark.parametrize("name", _SAYS)
+def test_what_may_be_called_under_some_name_runs(name: str) -> None:
+    (said,) = migrate_source(_trained(_SAYS[name]), path="train.py").diagnostics
+    assert said.code == "AMP024"

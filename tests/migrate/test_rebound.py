@@ -117,6 +117,15 @@ RIGHT = {
         "both = torch.optim.SGD([*model.parameters(), *other.parameters()], lr=0.1)\n"
         f"model, other = other, model\n{EPOCH.replace('opt.', 'both.')}"
     ),
+    "a model for each call, whose optimizer each call names": (
+        f"{TRAIN}class Learner:\n    def fit(self, how):\n        self.net = make().to(device)\n"
+        "        if how == 'sgd':\n"
+        "            opt = torch.optim.SGD(self.net.parameters(), lr=0.1)\n"
+        "        elif how == 'adam':\n"
+        "            opt = torch.optim.Adam(self.net.parameters(), lr=0.01)\n"
+        "        for x, y in data:\n            train(self.net, opt, x, y)\n\n\n"
+        "learner = Learner()\nfor how in ['sgd', 'adam']:\n    learner.fit(how)\n"
+    ),
 }
 
 

@@ -495,6 +495,8 @@ class _Reader:
                     found.named.add(name)
                 if id(inner) not in harmless:
                     found.loose.add(name)
+                    if program.origin(inner, function) == "builtins.getattr":
+                        found.names_any = True
                 found.is_unfolded = found.is_unfolded or name in _UNFOLDED
                 for ref in program.resolve(inner, function):
                     if ref.kind == "function":

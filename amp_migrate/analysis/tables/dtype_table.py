@@ -56,6 +56,7 @@ MADE_LIKE = operations("first", "new", "compares") | {"to", "size", "numpy"}
 """Methods whose result is no half where their tensor is none."""
 NUMBERS = re.compile(
     r"builtins\.(len|int|float)|numpy\.prod|math\.\w+"
+    r"|torch\.distributed\.get_(rank|world_size)|torch\.cuda\.device_count"
     r"|time\.(time|perf_counter|monotonic|process_time)|random\.(random|uniform|gauss|randint|randrange)"
 )
 """Functions that give Python numbers."""

@@ -136,11 +136,13 @@ class Halves(Shown):
                         return self._plainly(at, *values[:1])
                     if origin in dtype_table.OF_NUMBERS:
                         return self._plainly(at, *values)
+                    if dtype_table.NUMBERS.fullmatch(origin):
+                        return True
                     if not origin.startswith("torch."):
-                        return origin.startswith("numpy.") or (
-                            dtype_table.NUMBERS.fullmatch(origin) is not None
-                        )
+                        return origin.startswith("numpy.")
                     if dtype_table.FP32_ONLY.fullmatch(origin) or (origin in _LOADERS):
+                        return True
+                    if name in operations("integers") or name == "one_hot":
                         return True
                     if dtype_table.FLOAT.fullmatch(origin):
                         return True  # torch.Tensor(2, 3)
