@@ -25,6 +25,8 @@ _MAKES_DATA = re.compile(
     r"|timer|meter|generator|env|partial)"
 )
 _ADDS = frozenset("append extend insert update setdefault add".split())
+_ABOUT = re.compile(r"(?i)(num|n|nr|dim|lr|use|is|has)_")
+"""What begins the name of a number, or a choice, that a model is made with: ``num_in_critic``."""
 _RESULT = re.compile(r"(?i)_(outs?|outputs?|preds?|predictions?|logits|results?)$")
 """Names of what a module gives: ``model_out``."""
 _PREPARES = tuple("load make build create get init save print plot adjust".split())
@@ -420,9 +422,11 @@ class Forward:
         if key is None or self._is_computed(expr, function):
             return False
         last = re.sub(r"(\[[^\]]*\])+$", "", key).rsplit(".", 1)[-1]
-        if _RESULT.search(last) and last not in self.module_keys:
+        if last in self.module_keys:
+            return True
+        if _RESULT.search(last) or _ABOUT.match(last):
             return False
-        return last in self.module_keys or bool(vocabulary.MODEL_LIKE.search(last))
+        return bool(vocabulary.MODEL_LIKE.search(last))
 
     def _is_computed(self, expr: ir.Expr, function: str) -> bool:
         """Whether a variable is a loss that is computed here, whatever its name says besides: also

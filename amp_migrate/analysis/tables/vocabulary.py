@@ -67,7 +67,7 @@ TENSOR_BOOKKEEPING = frozenset(
 
 MODEL_LIKE = re.compile(
     r"(?i)(^|_|\.)(model\w*|net\w*|\w*net|criterion\w*|loss\w*|\w*loss|encoder\w*|decoder\w*|gen\w*"
-    r"|disc\w*|discriminator|backbone|head|policy\w*|actor\w*|critic\w*|agent|q_?net\w*|student|teacher"
+    r"|disc(?!rete|ount)\w*|discriminator|backbone|head|policy\w*|actor\w*|critic\w*|agent|q_?net\w*|student|teacher"
     r"|embed\w*|rnn|lstm|gru|vae|autoencoder|classifier\w*|regressor|transformer|bert|gpt|resnet\w*"
     r"|unet|cnn|mlp|ae|crf|module|network\w*|objective|cost|ce|mse|linear\d*|fc\d*|conv\d*|layer\d*)$"
 )
