@@ -1321,3 +1321,28 @@ def test_refused(name: str) -> None:
     assert found.code in ("AMP020", "AMP021")
     assert found.blocker is not None
     assert found.blocker.text.startswith(case.lines[0])
+
+
+def test_what_another_package_reshapes_keeps_its_dtype() -> None:
+    """It is not installed here: what is written is looked at."""
+    source = """\
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from einops import rearrange, reduce
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+def distances(x, y, eps=1e-8):
+    squares = reduce(x**2, "n d -> n", "sum")
+    products = x @ rearrange(y, "m d -> d m")
+    return (rearrange(squares, "n -> n 1") - products).clamp(min=eps).sqrt()
+model = nn.Linear(6, 6).to(device)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in [(torch.ones(8, 6).to(device), torch.ones(8, 8).to(device))]:
+    opt.zero_grad()
+    h = model(x)
+    loss = F.mse_loss(distances(h, h), y)
+    loss.backward()
+    opt.step()
+"""
+    output = migrate_source(source).output
+    assert "- products).float().clamp(min=eps).sqrt()" in output

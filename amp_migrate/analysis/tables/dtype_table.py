@@ -32,6 +32,8 @@ KEEPING = re.compile(
     r"|PairwiseDistance)"
 )
 """Layers whose result has the dtype of what they are given."""
+EINOPS = re.compile(r"einops\.(rearrange|repeat|reduce)")
+"""The same of functions of another package: https://einops.rocks/api/rearrange"""
 FP32_LAYERS = re.compile(
     _NN
     + r"(LayerNorm|GroupNorm|Softmax|LogSoftmax|Softmin|Softplus|Softmax2d|LPPool[123]d|LocalResponseNorm"

@@ -433,6 +433,8 @@ class Dtypes(Shown):
     ) -> bool:
         if dtype_table.IMAGE_MODELS.fullmatch(origin):
             return False
+        if dtype_table.EINOPS.fullmatch(origin) and first is not None:
+            return self._within(at, first)
         name = origin.rsplit(".", 1)[-1]
         if not origin.startswith("torch."):
             return False

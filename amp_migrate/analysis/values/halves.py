@@ -132,7 +132,7 @@ class Halves(Shown):
                         return not any(a.star for a in args) and (
                             self._plainly(at, *values)
                         )
-                    if origin in _SHOWS:
+                    if origin in _SHOWS or dtype_table.EINOPS.fullmatch(origin):
                         return self._plainly(at, *values[:1])
                     if origin in dtype_table.OF_NUMBERS:
                         return self._plainly(at, *values)

@@ -458,6 +458,8 @@ class Spans(Planner):
             raise Unfit
         origin = self.program.origin(func, function)
         if origin is not None:
+            if dtype_table.EINOPS.fullmatch(origin):
+                return
             name = origin.rsplit(".", 1)[-1]
             if name.endswith("_") or not origin.startswith(
                 ("torch.", "math.", "builtins.")
