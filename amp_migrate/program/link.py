@@ -734,10 +734,21 @@ class Program(Names):
         for definition in self.definitions(owner, name):
             yield from self._resolve_definition(definition)
         scope = self.functions[owner]
-        if any(param.name == name for param in scope.params):
+        for param in scope.params:
+            if param.name != name:
+                continue
             given = self.arguments(owner, name) or self._given_by_name(owner, name)
             for caller, value in given:
                 yield from self.resolve(value, caller)
+            if isinstance(param.default, (ir.Name, ir.Attr)) and (
+                not given or self._leaves_out(owner, name)
+            ):
+                yield from self.resolve(param.default, scope.parent or owner)
+
+    def _leaves_out(self, function: str, param: str) -> bool:
+        """Whether a call gives nothing to a parameter, which is its default then."""
+        sites = self._call_sites_by_name(function)
+        return any(self.argument_at(site, param) is None for site in sites)
 
     def _given_by_name(self, method: str, param: str) -> list[tuple[str, ir.Expr]]:
         """The same as `arguments`, of a method that is called only on objects of which nothing is

@@ -8,6 +8,28 @@ from half_support import cases, check_lines, check_runs
 from amp_migrate.api import migrate_source
 
 MIGRATED = cases("""\
+=== a function that is the default of a parameter
+def certain(out, y):
+    return -torch.log(torch.sigmoid(out) + 1e-12).mean()
+def judged(out, y, how=certain):
+    return how(out, y)
+LINEAR
+---
+loss = judged(model(x), y) + judged(model(x), y, how=F.mse_loss)
+---
+full_out = out.float() if out.dtype is torch.float16 else out
+return -torch.log(torch.sigmoid(full_out) + 1e-12).mean()
+
+=== a function of torch that is given
+def log_sum_exp(values, how=torch.sum):
+    top, _ = values.max(dim=-1, keepdim=True)
+    return torch.log(how(torch.exp(values - top), dim=-1, keepdim=True) + 1e-8) + top
+LINEAR
+---
+loss = F.mse_loss(log_sum_exp(model(x)) + log_sum_exp(model(x), how=torch.mean), y)
+---
+    values = values.float()
+
 === the sine of a large number
 NET
     h = self.features(x)
