@@ -8,6 +8,80 @@ from half_support import cases, check_lines, check_runs
 from amp_migrate.api import migrate_source
 
 MIGRATED = cases("""\
+=== a function out of a list
+def certain(out, y):
+    return -torch.log(torch.sigmoid(out) + 1e-12).mean()
+losses = [F.mse_loss]
+losses.append(certain)
+LINEAR
+---
+loss = sum(one(model(x), y) for one in losses)
+---
+full_out = out.float() if out.dtype is torch.float16 else out
+
+=== a function out of a table that is a default
+def certain(out, y):
+    return -torch.log(torch.sigmoid(out) + 1e-12).mean()
+def judged(out, y, kind="certain", table={"plain": F.mse_loss, "certain": certain}):
+    return table[kind](out, y)
+LINEAR
+---
+loss = judged(model(x), y)
+---
+full_out = out.float() if out.dtype is torch.float16 else out
+
+=== a function that is bound in part
+def certain(out, y):
+    return -torch.log(torch.sigmoid(out) + 1e-12).mean()
+from functools import partial
+judged = partial(certain, y=None)
+LINEAR
+---
+loss = judged(model(x))
+---
+full_out = out.float() if out.dtype is torch.float16 else out
+
+=== a function out of a registry
+def certain(out, y):
+    return -torch.log(torch.sigmoid(out) + 1e-12).mean()
+LOSSES = {}
+def listed(name):
+    def add(function):
+        LOSSES[name] = function
+        return function
+    return add
+listed("certain")(certain)
+LINEAR
+---
+loss = LOSSES["certain"](model(x), y)
+---
+full_out = out.float() if out.dtype is torch.float16 else out
+
+=== a function in a table of its class
+def certain(out, y):
+    return -torch.log(torch.sigmoid(out) + 1e-12).mean()
+class Trainer:
+    table = {"certain": certain}
+    def loss(self, out, y):
+        return self.table["certain"](out, y)
+LINEAR
+---
+loss = Trainer().loss(model(x), y)
+---
+full_out = out.float() if out.dtype is torch.float16 else out
+
+=== a method whose name is put together
+class Trainer:
+    def loss_of_certainty(self, out, y):
+        return -torch.log(torch.sigmoid(out) + 1e-12).mean()
+    def loss(self, out, y, kind="certainty"):
+        return getattr(self, f"loss_of_{kind}")(out, y)
+LINEAR
+---
+loss = Trainer().loss(model(x), y)
+---
+full_out = out.float() if out.dtype is torch.float16 else out
+
 === a function that is the default of a parameter
 def certain(out, y):
     return -torch.log(torch.sigmoid(out) + 1e-12).mean()

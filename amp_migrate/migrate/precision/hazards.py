@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
+from functools import cached_property
 
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.live import Live
+from amp_migrate.analysis.objects.points_to import PointsTo
 from amp_migrate.analysis.paths.hooked_forwards import attached
 from amp_migrate.analysis.paths.loops import Blocked, Refusal, refused
 from amp_migrate.analysis.tables.dtype_questions import tested
@@ -52,6 +54,9 @@ _PLAIN_BASES = frozenset(
     f"torch.nn.{name}"
     for name in "Module Sequential ModuleList ModuleDict modules.Module".split()
 )
+_AROUND_FUNCTIONS = frozenset(
+    ("functools.partial", "builtins.staticmethod", "builtins.classmethod")
+)
 _ASKS = "is_autocast_enabled"
 _NO_NUMPY = ".numpy() of a bfloat16 tensor raises"
 
@@ -78,6 +83,11 @@ class _Called:
         program = self.program
         for call in calls_of(stmt):
             yield from program.callees(call, function)
+            for expr, where, _ in self.held(call, function, stmt):
+                for ref in program.resolve(expr, where):
+                    if ref.kind == "function":
+                        yield ref.name
+            yield from self._by_name(call.func, function)
             for arg in call.args:
                 for ref in program.resolve(arg.value, function):
                     if ref.kind == "function":
@@ -88,6 +98,70 @@ class _Called:
                     for ref in program.resolve(inner, function):
                         if ref.kind == "function":
                             yield ref.name
+
+    def held(
+        self, call: ir.Call, function: str, stmt: ir.Stmt
+    ) -> Iterator[tuple[ir.Expr, str, ir.Stmt | None]]:
+        """What a variable, a field or an element holds that is called: where that is written."""
+        program, func = self.program, call.func
+        if not isinstance(func, (ir.Name, ir.Attr, ir.Item)) or (
+            isinstance(func, ir.Attr) and func.attr not in self._fields
+        ):
+            return
+        refs = program.resolve(func, function)
+        if program.origin(func, function) is not None or any(
+            ref.kind != "made" or ref.name not in _AROUND_FUNCTIONS for ref in refs
+        ):
+            return
+        for one in program.noted(PointsTo).of(func, function, stmt):
+            expr = one.expr
+            while isinstance(expr, ir.Call) and expr.args:
+                if program.origin(expr.func, one.function) not in _AROUND_FUNCTIONS:
+                    break
+                expr = expr.args[0].value
+            yield expr, one.function, one.stmt or next(
+                # The default of a parameter.
+                (
+                    other
+                    for other in program.statements(one.function)
+                    if any(inner is expr for inner in parts_of(other))
+                ),
+                None,
+            )
+
+    @cached_property
+    def _fields(self) -> frozenset[str]:
+        """The names of attributes that the program gives values, methods aside."""
+        program = self.program
+        targets = (t for _, stmt in program.all_statements() for t in stmt.targets)
+        own = (
+            target
+            for one in program.classes.values()
+            for stmt in one.body
+            for target in stmt.targets
+        )
+        return frozenset(t.attr for t in targets if isinstance(t, ir.Attr)) | {
+            t.id for t in own if isinstance(t, ir.Name)
+        }
+
+    def _by_name(self, func: ir.Expr, function: str) -> Iterator[str]:
+        """What ``getattr(self, "loss_" + kind)`` may be."""
+        program = self.program
+        if not isinstance(func, ir.Call) or len(func.args) < 2:
+            return
+        name = func.args[1].value
+        if isinstance(name, ir.Const) or (
+            program.origin(func.func, function) != "builtins.getattr"
+        ):
+            return
+        begin = ""
+        if isinstance(name, ir.Operation) and isinstance(name.operands[0], ir.Const):
+            begin = str(name.operands[0].value).partition("%")[0]
+        for one in program.instance_classes(func.args[0].value, function):
+            for other in program.family(one):
+                for method, qualname in program.classes[other].methods:
+                    if method.startswith(begin) and not method.startswith("__"):
+                        yield qualname
 
 
 class Hazards:
@@ -325,6 +399,9 @@ class Hazards:
     def _lambdas(self, function: str, stmt: ir.Stmt) -> Iterator[tuple[str, ir.Stmt]]:
         """The statements that make the lambdas which a statement calls."""
         for call in calls_of(stmt):
+            for expr, where, made in self._called.held(call, function, stmt):
+                if isinstance(expr, ir.Deferred) and made is not None:
+                    yield where, made
             if isinstance(call.func, ir.Name):
                 for definition in self.program.defined(call.func.id, function):
                     if isinstance(definition.value, ir.Deferred):
