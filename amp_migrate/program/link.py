@@ -524,6 +524,11 @@ class Program(Names):
                         # `for callback in callbacks: callback.learner = self`
                         for definition in set_here or self._set_by_name(attr):
                             yield from self._resolve_definition(definition)
+                        for one in self._class_variables.get(attr, ()):
+                            if one[0] in self.family(ref.name):
+                                yield from self.resolve(
+                                    one[1], self.classes[one[0]].parent
+                                )
             case ir.Item(value=table, key=key):
                 yield from self._resolve_entry(table, key, function)
             case ir.Call(
@@ -551,6 +556,18 @@ class Program(Names):
                     yield from self.resolve(operand, function)
             case ir.Walrus(value=value):
                 yield from self.resolve(value, function)
+
+    @cached_property
+    def _class_variables(self) -> dict[str, list[tuple[str, ir.Expr]]]:
+        """What bodies of classes give names: ``criterion = nn.BCELoss()``, by name."""
+        found: dict[str, list[tuple[str, ir.Expr]]] = defaultdict(list)
+        for class_name, facts in self.classes.items():
+            for stmt in facts.body:
+                if stmt.kind in ("assign", "annassign") and stmt.value is not None:
+                    for target in stmt.targets:
+                        if isinstance(target, ir.Name):
+                            found[target.id].append((class_name, stmt.value))
+        return found
 
     def _resolve_entry(
         self, table: ir.Expr, key: ir.Expr, function: str

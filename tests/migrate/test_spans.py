@@ -8,6 +8,17 @@ from half_support import cases, check_lines, check_runs
 from amp_migrate.api import migrate_source
 
 MIGRATED = cases("""\
+=== a loss that a class has
+class Trainer:
+    criterion = nn.BCELoss()
+    def loss(self, out, y):
+        return self.criterion(torch.sigmoid(out), y)
+LINEAR
+---
+loss = Trainer().loss(model(x), y)
+---
+with torch.autocast("cuda", enabled=False):
+
 === a function out of a list
 def certain(out, y):
     return -torch.log(torch.sigmoid(out) + 1e-12).mean()
@@ -926,6 +937,15 @@ return -torch.sum(p * torch.log(p + 1e-8), dim=-1)
 """)
 
 REFUSED = cases("""\
+=== a lambda that is a default
+def judged(out, y, how=lambda out: -torch.log(torch.sigmoid(out) + 1e-12).mean()):
+    return how(out)
+LINEAR
+---
+loss = judged(model(x), y)
+---
+def judged(out, y, how=
+
 === what is given back is what the caller has changed in place
 model = nn.Linear(6, 8).to(device)
 def floored(x):

@@ -473,7 +473,10 @@ class Hazards:
     def _remedied(self, function: str, stmt: ir.Stmt) -> Refusal | None:
         """The first hazard in a statement for which there is no remedy; those for others are planned."""
         program = self.program
-        if stmt.kind in ("functiondef", "classdef"):
+        # What a parameter is by default may be a lambda.
+        if stmt.kind in ("functiondef", "classdef") and not any(
+            map(_has_lambda, stmt.exprs)
+        ):
             return None
         for call in calls_of(stmt):
             if self._casts.raise_operands(function, stmt, call):
