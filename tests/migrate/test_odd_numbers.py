@@ -41,6 +41,7 @@ LEFT = {
     "a diagonal": "s.fill_diagonal_(-1e9)",
     "limits of a parameter": "s = s.masked_fill(mask, torch.finfo(self.q.weight.dtype).min)",
     "an attribute": "s = s.masked_fill(mask, Config.fill)",
+    "a number of NumPy": "import numpy\n        s = s.masked_fill(mask, numpy.float32(-1e9))",
     "limits of NumPy": "import numpy\n        s = s.masked_fill(mask, numpy.finfo('f').min)",
 }  # fmt: skip
 ISLANDS = {
@@ -123,6 +124,7 @@ def test_a_large_number_stays_in_fp32(name: str) -> None:
 
 BOUND = {
     "a power": "-(10**9)",
+    "a shift": "-(1 << 31)",
     "a number in a string": 'float("-1e9")',
     "a limit by another name": "-torch.finfo(torch.float).max",
 }

@@ -146,10 +146,14 @@ def _folded(expr: ir.Expr) -> float | None:
                 except ValueError:
                     return None
             return _folded(inner)
+        case ir.Call(
+            func=ir.Attr(attr="float32" | "float64"), args=(ir.Arg(value=inner),)
+        ):
+            return _folded(inner)  # of numpy
         case ir.Operation(op="-x", operands=(inner,)):
             negated = _folded(inner)
             return None if negated is None else -negated
-        case ir.Operation(op="+" | "-" | "*" | "/" | "**" as op, operands=(one, other)):
+        case ir.Operation(op=op, operands=(one, other)) if op in _ARITHMETIC:
             left, right = _folded(one), _folded(other)
             if left is None or right is None:
                 return None
@@ -160,10 +164,15 @@ def _folded(expr: ir.Expr) -> float | None:
     return None
 
 
+def _shifted(number: float, places: float) -> float:
+    return float(number * 2**places)
+
+
 _ARITHMETIC = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
     "/": operator.truediv,
     "**": operator.pow,
+    "<<": _shifted,
 }
