@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from adversary.operations import HAZARDS, OPERATIONS, PLAIN, STORES, TYPES
 from adversary.writing import Dice, Owner, Pieces, indent, numbered
 
@@ -34,6 +36,30 @@ _ROUTES = (
     ["with torch.enable_grad():", "    h = h * 0.9"],
     ["h = x if h is None else h"],
     ["match h.dim():", "    case 2:", "        h = h * 0.9", "    case _:", "        h = x"],
+)  # fmt: skip
+_CALLED = (
+    # What stands behind a function ``part_?``, and how it is called.
+    ([], ["h = part_?(self, h, x)"]),
+    (['TABLE_? = {"part": part_?}'], ['h = TABLE_?["part"](self, h, x)']),
+    (["LIST_? = []", "LIST_?.append(part_?)"], ["for part in LIST_?:", "    h = part(self, h, x)"]),
+    (["bound_? = functools.partial(part_?, x=None)"], ["h = bound_?(self, h)"]),
+    (
+        ["def run_?(net, h, x, part=part_?):", "    return part(net, h, x)"],
+        ["h = run_?(self, h, x)"],
+    ),
+    (
+        ["def run_?(net, h, x, parts=(part_?,)):", "    return parts[0](net, h, x)"],
+        ["h = run_?(self, h, x)"],
+    ),
+    (
+        ["class Holder_?:", '    parts = {"part": part_?}'],
+        ['h = Holder_?().parts["part"](self, h, x)'],
+    ),
+    (
+        ["KNOWN_? = {}", "def known_?(function):", "    KNOWN_?[function.__name__] = function",
+         "    return function", "known_?(part_?)"],
+        ['h = KNOWN_?["part_?"](self, h, x)'],
+    ),
 )  # fmt: skip
 
 
@@ -74,9 +100,11 @@ class Model:
             self.methods += [
                 f"def part_{number}(self, h, x):",
                 *indent([*lines, "return h"]),
+                f"also_{number} = part_{number}",
                 "",
             ]
-            return [f"h = self.part_{number}(h, x)"]
+            called = "also" if number % 2 else "part"
+            return [f"h = self.{called}_{number}(h, x)"]
         if how == "static":
             # It gets its owner as a plain argument.
             self.methods += [
@@ -97,13 +125,22 @@ class Model:
             ]
             return [f"h, x = self.part_{number}(h, x)"]
         if how == "function":
+            # No die is cast for it: it computes the same.
+            behind, calls = _CALLED[(number + len(lines[0])) % len(_CALLED)]
+            if any(re.search(r"\bx\b", line) for line in lines) and "bound_?" in str(
+                calls
+            ):
+                behind, calls = _CALLED[0]
             self.pieces.top += [
                 f"def part_{number}(self, h, x):",
                 *indent([*lines, "return h"]),
                 "",
                 "",
+                *(line.replace("?", str(number)) for line in behind),
+                "",
+                "",
             ]
-            return [f"h = part_{number}(self, h, x)"]
+            return [line.replace("?", str(number)) for line in calls]
         if how == "module":
             inner = Owner()
             entry = self.dice.choice(sorted(OPERATIONS))
