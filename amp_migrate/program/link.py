@@ -563,7 +563,7 @@ class Program(Names):
         found: dict[str, list[tuple[str, ir.Expr]]] = defaultdict(list)
         for class_name, facts in self.classes.items():
             for stmt in facts.body:
-                if stmt.kind in ("assign", "annassign") and stmt.value is not None:
+                if stmt.kind == "assign" and stmt.value is not None:
                     for target in stmt.targets:
                         if isinstance(target, ir.Name):
                             found[target.id].append((class_name, stmt.value))

@@ -20,6 +20,7 @@ from amp_migrate.analysis.paths.identity import Identities, order
 from amp_migrate.analysis.paths.ownership import Ownership
 from amp_migrate.analysis.paths.walk import Frames, Site, State, Walk
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_of
 from amp_migrate.program.link import Program
 
 Scaler = frozenset[Slot]
@@ -203,7 +204,7 @@ class Association(Walk[_Held]):
         elif event.kind == "step" and event.slot is not None:
             for one in self.identities.on_way(event.slot, frames):
                 found = set(self._ways_in(may, one))
-                if () in found:
+                if () in found and not self._fills(function):
                     self._hungry.setdefault(one, set()).add(function)
                 self.uses.setdefault(one, set()).update(found - {()})
                 sure = set(self._ways_in(must, one))
@@ -216,6 +217,21 @@ class Association(Walk[_Held]):
                 may &= ~self._of_one.get(one, 0)
                 must &= ~self._of_one.get(one, 0)
         return State((may, must), state.known)
+
+    def _fills(self, function: str) -> bool:
+        """Whether a function gives each parameter in turn a gradient of its own: ``p.grad = g``."""
+        control = self.program.control(function)
+        return any(
+            stmt.kind == "assign"
+            and any(isinstance(t, ir.Attr) and t.attr == "grad" for t in stmt.targets)
+            and any(
+                isinstance(call.func, ir.Attr) and call.func.attr == "parameters"
+                for around in control.around(stmt.path)
+                if around.kind == "for" and around.path == stmt.path[:-1]
+                for call in calls_of(around)
+            )
+            for stmt in self.program.statements(function)
+        )
 
     def _ways_in(self, held: int, one: Slot) -> Iterator[Frames]:
         if held & self._of_one.get(one, 0):
