@@ -41,7 +41,7 @@ _UNFOLDED = frozenset(
 )
 _CALL_BY_NAME = frozenset(("fire", "jsonargparse", "ray"))
 _PLAIN_BASES = frozenset(("torch.nn.Module", "torch.nn.modules.Module"))
-_OF_MODULES = frozenset(
+_PROTOCOL_OF_MODULES = frozenset(
     """add_module apply bfloat16 buffers children compile cpu cuda double eval extra_repr flatten_parameters
     float forward get_buffer get_extra_state get_parameter get_submodule half load_state_dict modules
     named_buffers named_children named_modules named_parameters parameters register_buffer register_module
@@ -760,7 +760,7 @@ class _Reader:
         if method.startswith("__") or not bases <= _PLAIN_BASES:
             return True
         if bases and not method.startswith("_"):
-            return method in _OF_MODULES
+            return method in _PROTOCOL_OF_MODULES
         if method not in self._called_by_name:
             self._called_by_name[method] = any(
                 isinstance(inner, ir.Call)

@@ -91,7 +91,9 @@ class Association(Walk[_Held]):
         for root in roots:
             self.run(root)
         for one, functions in self._hungry.items():
-            leading = {f: self._leading(roots, f) for f in functions}
+            leading = {
+                f: self._leading(roots, f) for f in functions if not self._fills(f)
+            }
             for way in self.ways:
                 before = self._leading(roots, way[-1][0])
                 if any(
@@ -204,7 +206,7 @@ class Association(Walk[_Held]):
         elif event.kind == "step" and event.slot is not None:
             for one in self.identities.on_way(event.slot, frames):
                 found = set(self._ways_in(may, one))
-                if () in found and not self._fills(function):
+                if () in found:
                     self._hungry.setdefault(one, set()).add(function)
                 self.uses.setdefault(one, set()).update(found - {()})
                 sure = set(self._ways_in(must, one))

@@ -119,30 +119,20 @@ class _Called:
                 if program.origin(expr.func, one.function) not in _AROUND_FUNCTIONS:
                     break
                 expr = expr.args[0].value
-            yield expr, one.function, one.stmt or next(
-                # The default of a parameter.
-                (
-                    other
-                    for other in program.statements(one.function)
-                    if any(inner is expr for inner in parts_of(other))
-                ),
-                None,
-            )
+            yield expr, one.function, one.stmt
 
     @cached_property
     def _fields(self) -> frozenset[str]:
         """The names of attributes that the program gives values, methods aside."""
         program = self.program
-        targets = (t for _, stmt in program.all_statements() for t in stmt.targets)
         own = (
-            target
+            target.id
             for one in program.classes.values()
             for stmt in one.body
             for target in stmt.targets
+            if isinstance(target, ir.Name)
         )
-        return frozenset(t.attr for t in targets if isinstance(t, ir.Attr)) | {
-            t.id for t in own if isinstance(t, ir.Name)
-        }
+        return frozenset(program.attribute_targets).union(own)
 
     def _by_name(self, func: ir.Expr, function: str) -> Iterator[str]:
         """What ``getattr(self, "loss_" + kind)`` may be."""
@@ -400,8 +390,15 @@ class Hazards:
         """The statements that make the lambdas which a statement calls."""
         for call in calls_of(stmt):
             for expr, where, made in self._called.held(call, function, stmt):
-                if isinstance(expr, ir.Deferred) and made is not None:
+                if not isinstance(expr, ir.Deferred):
+                    continue
+                if made is not None:
                     yield where, made
+                    continue
+                # A parameter's default stands where its function is defined.
+                for other in self.program.statements(where):
+                    if any(inner is expr for inner in parts_of(other)):
+                        yield where, other
             if isinstance(call.func, ir.Name):
                 for definition in self.program.defined(call.func.id, function):
                     if isinstance(definition.value, ir.Deferred):

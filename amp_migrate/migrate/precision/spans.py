@@ -456,14 +456,14 @@ class Spans(Planner):
             raise Unfit
         if any(arg.star or arg.name in ("out", "inplace") for arg in call.args):
             raise Unfit
-        origin, refs = (
-            self.program.origin(func, function),
-            self.program.resolve(func, function),
-        )
-        named = {ref.name for ref in refs if ref.kind == "external"}
-        if origin is not None or (refs and len(named) == len(refs)):
-            for one in named if origin is None else (origin,):
-                _check_function(one)
+        origin = self.program.origin(func, function)
+        if origin is not None:
+            _check_function(origin)
+            return
+        refs = self.program.resolve(func, function)
+        if refs and all(ref.kind == "external" for ref in refs):
+            for ref in refs:
+                _check_function(ref.name)
             return
         callees = self.program.callees(call, function) if span.follows else ()
         if callees and len(callees) == len(refs):
