@@ -566,3 +566,50 @@ def test_a_backward_that_nothing_runs_is_no_part_of_a_step() -> None:
     )
     result = migrate_source(HEAD + body, path="train.py")
     assert "scaler.step(opt)" in result.output
+
+
+IN_TURN = """\
+def train(net, opt):
+    for x, y in data:
+        opt.zero_grad()
+        loss = criterion(net(x), y)
+        loss.backward()
+        opt.step()
+one, two, critic = make().to(device), make().to(device), make().to(device)
+first = torch.optim.SGD(one.parameters(), lr=0.1)
+second = torch.optim.SGD(two.parameters(), lr=0.1)
+third = torch.optim.SGD(critic.parameters(), lr=0.1)
+for x, y in data:
+    train(one, first)
+    train(two, second)
+    third.zero_grad()
+    loss = criterion(critic(x), y)
+    loss.backward(create_graph=True)
+    third.step()
+"""
+
+
+def test_a_backward_that_is_left_alone_behind_one_of_another_optimizer() -> None:
+    result = migrate_source(HEAD + IN_TURN, path="train.py")
+    assert [found.code for found in result.diagnostics] == ["AMP023"]
+    assert "scaler.step(opt)" in result.output
+
+
+OF_NO_USE = {
+    "a step": "    first.step()\n",
+    "a norm": "    print(nn.utils.clip_grad_norm_(one.parameters(), 1.0))\n",
+    "no clearing": "",
+    "all that it left": "",
+}
+
+
+@pytest.mark.parametrize("name", OF_NO_USE)
+def test_gradients_of_two_scales_are_not_used(name: str) -> None:
+    body = IN_TURN + OF_NO_USE[name]
+    if name == "no clearing":
+        body = body.replace("        opt.zero_grad()\n", "")
+    elif name == "all that it left":
+        body = body.replace("    third.zero_grad()\n", "")
+        body = body.replace("(critic.p", "([*critic.parameters(), *one.p")
+        body = body.replace("*one.parameters()", "*one.parameters()]")
+    assert left_alone(body)

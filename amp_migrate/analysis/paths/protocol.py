@@ -505,7 +505,9 @@ class Protocol(Walk[Held]):
     ) -> State[Held]:
         """A backward that is left alone may reach the same parameters."""
         idle = (Gradients.NONE, *_LEFT)
-        if any(h.gradients not in idle for h in state.held) and self._inside_loop():
+        # What is of no use stays so, and no step is on it.
+        waits = (*idle, Gradients.FOREIGN)
+        if any(h.gradients not in waits for h in state.held) and self._inside_loop():
             reason = "another backward() in this loop is left alone"
             self._fault("AMP031", function, event.line, reason)
         return self._changed(
