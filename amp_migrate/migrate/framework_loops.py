@@ -303,7 +303,7 @@ class Neighbours:
         hazards = Hazards(
             self.program, self.forward, self.options, files, live, self.spans
         )
-        hazards.judge_setup()
+        hazards.judge_setup(frozenset(self.program.functions))
         hazards.find(frozenset(), ())
         if framework.name == "the Hugging Face Trainer":
             self._judge_models()

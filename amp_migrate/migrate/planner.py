@@ -435,7 +435,7 @@ class Planner:
         hazards = Hazards(
             self.program, self.forward, self.options, near, live, self.spans
         )
-        hazards.judge_setup()
+        hazards.judge_setup(frozenset(loop.function for loop in group.loops))
         if self.options.scaled:
             each = self._refuse_handover(group)
         slots = frozenset(group.slots)

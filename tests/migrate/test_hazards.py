@@ -290,6 +290,22 @@ for x, y in data:
     assert outcome(source.replace("break", "print(norm)"))[0] == ""
 
 
+def test_a_loop_that_ends_at_gradients_of_its_own_inputs() -> None:
+    """No scaler scales those, and what they say is what they said."""
+    attack = """\
+def attack(x, y):
+    moved = nn.Parameter(x)
+    for _ in range(9):
+        criterion(model(moved), y).backward()
+        if moved.grad.norm() > 100:
+            break
+"""
+    source = HEAD + MODEL + attack + LOOP + "attack(x, y)\n"
+    result = migrate_source(source)
+    assert "scaler.scale(loss)" in result.output
+    assert [one.code for one in result.diagnostics] == ["AMP011"]
+
+
 ANOMALY = {
     "under another name": "watch = torch.autograd.set_detect_anomaly\nwatch(True)\n",
     "by the engine's own name": "torch._C._set_anomaly_enabled(True)\n",

@@ -197,7 +197,10 @@ def test_unknown_attribute(name: str) -> None:
 def test_torch_that_is_not_torch() -> None:
     source = "opt = torch.optim.SGD(model.parameters(), lr=0.1)\n" + LOOP
     inner = "".join(f"    {line}\n" for line in source.splitlines())
-    assert left_alone(before(f"def main(torch):\n{inner}")) == "AMP035"
+    source = before(f"def main(torch):\n{inner}")
+    assert left_alone(source) == "AMP035"
+    (found,) = migrate_source(HEAD + source).diagnostics
+    assert "what it is given is not followed" in found.message
 
 
 def test_a_name_that_a_later_star_import_may_hide() -> None:

@@ -293,9 +293,8 @@ class Finder:
             )
         rebound = self._torch_rebound(function)
         if rebound:
-            return Refusal(
-                "AMP035", "the name torch is bound to something else here", rebound
-            )
+            line, message = rebound
+            return Refusal("AMP035", message, line)
         return None
 
     def _may_have_tensors(self, function: str) -> bool:
@@ -318,17 +317,20 @@ class Finder:
         steps = self._steps_for(backward.function, backward.stmt.path, set())
         return any(self.optimizers.trace(slot).births for slot in steps)
 
-    def _torch_rebound(self, function: str) -> int:
-        """The line of a function around that gives ``torch`` another meaning, or 0."""
+    def _torch_rebound(self, function: str) -> tuple[int, str] | None:
+        """The line of a function around that may give ``torch`` another meaning, and how."""
         current: str | None = function
         while current is not None and not ir.is_top(current):
             scope = self.program.functions[current]
             if "torch" in scope.bound and "torch" not in {
                 name for name, _ in scope.imports
             }:
-                return scope.line
+                message = "the name torch is bound to something else here"
+                if self.program.is_param(current, "torch"):
+                    message = "torch is a parameter here, and what it is given is not followed"
+                return scope.line, message
             current = scope.parent
-        return 0
+        return None
 
     def _framework(self, backward: Backward) -> str | None:
         program, function = self.program, backward.function

@@ -424,10 +424,10 @@ class Hazards:
 
     # -- setup --------------------------------------------------------------------------------
 
-    def judge_setup(self) -> None:
+    def judge_setup(self, trained: frozenset[str]) -> None:
         """Raise `Blocked` at the first hazard that counts wherever it stands in the files, and in what
-        they call."""
-        hazard = self.setup.first(self.functions, self.options.scaled)
+        they call, where some functions are ``trained``: loops go backward there."""
+        hazard = self.setup.first(self.functions, self.options.scaled, trained)
         if hazard is not None:
             raise Blocked(hazard)
 

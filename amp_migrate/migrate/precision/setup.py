@@ -48,10 +48,13 @@ class Setup:
         self.forward = program.noted(Forward)
         self._data = _Data(Flow(program), Modules(program))
         self._found: dict[bool, list[tuple[str, Refusal, bool]]] = {}
-        self._aborts: dict[str, Refusal | None] = {}
+        self._aborts: dict[tuple[str, frozenset[str]], Refusal | None] = {}
 
-    def first(self, functions: Collection[str], scaled: bool) -> Refusal | None:
-        """The first hazard in some functions; ``scaled``: of those too that a scaler brings."""
+    def first(
+        self, functions: Collection[str], scaled: bool, trained: frozenset[str]
+    ) -> Refusal | None:
+        """The first hazard in some functions; ``scaled``: of those too that a scaler brings to what is
+        ``trained``."""
         for function, refusal, is_of_copy in self._all(scaled):
             if function not in functions:
                 continue
@@ -62,7 +65,7 @@ class Setup:
         for function, seen, line in self._kept:
             if function in functions:
                 return Refusal("AMP024", f"{seen} scaled gradients", line)
-        aborts = map(self._abort, functions)
+        aborts = (self._abort(function, trained) for function in functions)
         return next((refusal for refusal in aborts if refusal is not None), None)
 
     @cached_property
@@ -86,10 +89,11 @@ class Setup:
                         found.append((function, strictly, False))
         return self._found[scaled]
 
-    def _abort(self, function: str) -> Refusal | None:
-        if function not in self._aborts:
-            self._aborts[function] = strict.of_aborts(self.program, function)
-        return self._aborts[function]
+    def _abort(self, function: str, trained: frozenset[str]) -> Refusal | None:
+        asked = (function, trained)
+        if asked not in self._aborts:
+            self._aborts[asked] = strict.of_aborts(self.program, function, trained)
+        return self._aborts[asked]
 
     def of_call(self, function: str, call: ir.Call, scaled: bool) -> Refusal | None:
         """The hazard that a call is wherever it stands."""

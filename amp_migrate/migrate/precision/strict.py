@@ -41,9 +41,13 @@ def of_call(program: Program, function: str, call: ir.Call) -> Refusal | None:
     return None
 
 
-def of_aborts(program: Program, function: str) -> Refusal | None:
-    """``assert torch.isfinite(norm)``, or an ``if`` of the kind that ends training; also ``norm < c``."""
-    ends = _ends_of_training(program, function)
+def of_aborts(
+    program: Program, function: str, trained: frozenset[str]
+) -> Refusal | None:
+    """``assert torch.isfinite(norm)``, or an ``if`` of the kind that ends training; also ``norm < c``.
+    ``trained``: the functions whose gradients a scaler scales.
+    """
+    ends = _ends_of_training(program, function, trained)
     for stmt in program.statements(function):
         aborting = _aborting(stmt, ends)
         if stmt.value is None or not aborting:
@@ -60,14 +64,16 @@ def of_aborts(program: Program, function: str) -> Refusal | None:
     return None
 
 
-def _ends_of_training(program: Program, function: str) -> frozenset[ir.Path]:
-    """Where statements leave a loop that goes backward."""
+def _ends_of_training(
+    program: Program, function: str, trained: frozenset[str]
+) -> frozenset[ir.Path]:
+    """Where statements leave a loop that goes backward under a scale."""
     found: set[ir.Path] = set()
     for loop in program.statements(function):
         if loop.kind not in ("for", "while"):
             continue
         inside = list(ir.statements((loop,)))
-        if any(_goes_backward(program, function, stmt) for stmt in inside):
+        if any(_goes_backward(program, function, stmt, trained) for stmt in inside):
             found |= {stmt.path for stmt in inside if stmt.kind == "return"}
             found |= {
                 stmt.path
@@ -88,13 +94,15 @@ def _of_this_loop(block: tuple[ir.Stmt, ...]) -> Iterator[ir.Stmt]:
                 yield from _of_this_loop(inner.body)
 
 
-def _goes_backward(program: Program, function: str, stmt: ir.Stmt) -> bool:
-    """Whether a statement calls ``backward``, or a function that does."""
+def _goes_backward(
+    program: Program, function: str, stmt: ir.Stmt, trained: frozenset[str]
+) -> bool:
+    """Whether a statement calls ``backward``, or a function that does, of those that are ``trained``."""
     return any(
-        _is_backward(call)
+        (function in trained and _is_backward(call))
         or any(
             _is_backward(inner)
-            for callee in program.callees(call, function)
+            for callee in trained.intersection(program.callees(call, function))
             for _, inner in each_call(program.functions[callee].body)
         )
         for call in calls_of(stmt)
