@@ -1059,3 +1059,29 @@ def test_an_option_that_is_always_taken(given: str, known: bool) -> None:
         "torch.log(q + 1e-8)" if known else "log(q.float() + 1e-8)"
     ) in result.output
     check_runs(case.source, result.output)
+
+
+@pytest.mark.parametrize(
+    "cast", ["mask.type_as(h)", "mask.to(h.dtype)", "mask.to(dtype=h.dtype)"]
+)
+@pytest.mark.parametrize(
+    "made",
+    [
+        "torch.zeros(8, 1, device=device).masked_fill(seen, -1e9)",
+        "(1.0 - seen.float()) * -1e9",
+        "torch.ones(8, 1, device=device) * -1e9",
+    ],
+)
+def test_a_mask_that_is_cast_to_half_overflows(made: str, cast: str) -> None:
+    case = cases(f"""\
+=== one
+LINEAR
+seen = torch.zeros(8, 1, dtype=torch.bool, device=device)
+---
+mask = {made}
+h = model(x)
+loss = F.mse_loss(torch.softmax(h + {cast}, 0), y)
+---
+""")["one"]
+    output = migrate_source(case.source).output
+    assert output == case.source or "enabled=False" in output

@@ -1209,3 +1209,111 @@ for x, y in data:
 {mixing}"""
     output = migrated("opt = torch.optim.SGD(model.parameters(), lr=0.1)\n" + body)
     assert "torch.mm(last.float(), torch.eye(3, device=device))" in output
+
+
+HANDED = """\
+=== a dict with another spread in it
+NET {"out": self.out(h), **{"h": h}}
+out["out"]
+probe(out["h"])
+=== a dict of pairs
+NET dict(zip(["out", "h"], [self.out(h), h]))
+out["out"]
+probe(out["h"])
+=== the rest of what is unpacked
+NET (self.out(h), h)
+first
+probe(rest[0])
+=== a function within another
+NET self.out(h)
+out
+probe(make(out)())
+=== a lambda
+NET self.out(h)
+out
+probe(get())
+=== what a call spreads
+NET self.out(h)
+out
+probe(*[out])
+=== a map
+NET self.out(h)
+out
+list(map(probe, [out]))[0]
+=== what a lambda calls that is mapped
+NET self.out(h)
+out
+list(map(lambda t: probe(t), [out]))[0]
+=== forward by its name
+NET self.out(h)
+out
+probe.forward(out)
+=== named arguments of any name
+NET self.out(h)
+out
+take(h=out)
+=== a tensor of a tensor
+NET self.out(h)
+out
+probe(torch.as_tensor(out))
+=== a record whose field is set later
+NET record(self.out(h), h)
+out.out
+probe(out.h)
+=== the attributes of a record
+NET Record(self.out(h), h)
+out.out
+probe(vars(out)["h"])
+=== an attribute set by its name
+NET (setattr(self, "kept", h), self.out(h))[1]
+out
+probe(model.kept)
+"""
+HANDING = """\
+@dataclass
+class Record:
+    out: object
+    h: object = None
+
+
+def record(out, h):
+    made = Record(out)
+    made.h = h
+    return made
+
+
+def make(value):
+    def inner():
+        return value
+    return inner
+
+
+def take(**given):
+    return probe(given["h"])
+
+
+"""
+
+
+@pytest.mark.parametrize("name", cases(HANDED))
+def test_whatever_it_is_handed_on_by(name: str) -> None:
+    net, out, use = cases(HANDED)[name].splitlines()
+    head = HEAD.replace("return self.out(h)", net.replace("NET", "return"))
+    source = head.replace("class Net", HANDING + "class Net")
+    source += f"""\
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x.to(device))
+    {"first, *rest = out" if out == "first" else ""}
+    get = lambda: out
+    loss = F.mse_loss({out}, y.to(device))
+    loss.backward()
+    optimizer.step()
+    with torch.no_grad():
+        v = {use}
+    print(v.shape)
+"""
+    output = migrate_source(source, path="train.py").output
+    assert output != source
+    assert check_off(source, output) == []
+    assert check_mixed(source, output) == []

@@ -16,6 +16,7 @@ from amp_migrate.analysis.objects.forward import MODELS, Forward
 from amp_migrate.analysis.objects.modules import Construction, Modules
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.destinations import DEVICE, kind_of
+from amp_migrate.analysis.values.called import Called
 from amp_migrate.analysis.values.halves import Statements
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.program import ir
@@ -26,6 +27,7 @@ from amp_migrate.program.bindings import (
     parts_of,
     unpacked,
 )
+from amp_migrate.program.given import Given
 from amp_migrate.program.link import NAMED_TUPLES, CallSite, Program
 from amp_migrate.program.names import Definition
 
@@ -269,10 +271,10 @@ class Traces:
                         items[first : first + 1] if first >= 0 else items[first:][:1]
                     )
                 elif isinstance(first, str) and keys:
-                    inner = tuple(
-                        item
+                    return join(
+                        self._with(at, item, at.part if key is None else rest)
                         for key, item in zip(keys, items, strict=False)
-                        if key == ir.Const(first)
+                        if key in (None, ir.Const(first))
                     )
                 else:
                     inner = items
@@ -285,6 +287,9 @@ class Traces:
                 )
                 if isinstance(key, ir.Operation) and key.op == "slice":
                     return self._with(at, value, at.part)
+                owner = _with_attributes(value)
+                if owner is not None and isinstance(chosen, str):
+                    return self._with(at, ir.Attr(owner, chosen), at.part)
                 return self._with(at, value, (chosen, *at.part))
             case ir.Comprehension(elements=elements):
                 inside = [self._with(at, one, at.part[1:]) for one in elements]
@@ -334,6 +339,8 @@ class Traces:
         found: list[Trace] = []
         if owner != at.function:
             found += self._of_definitions(program.definitions(owner, name), at)
+            for on in self.contexts(owner):
+                found += self._given(at._replace(function=owner, on=on), name)
         else:
             stmts, from_start = self.flow.reaching(
                 name, Made(at.expr, at.function, at.stmt)
@@ -369,7 +376,11 @@ class Traces:
     def _of_target(
         self, stmt: ir.Stmt, target: ir.Expr, function: str, on: bool, part: Selectors
     ) -> Trace:
-        """What a loop hands out."""
+        """What a loop hands out, and what is taken out of a value in another way."""
+        if stmt.kind in ("assign", "annassign", "with", "match"):
+            targets = {id(inner) for one in stmt.targets for inner in ir.walk(one)}
+            taken = (e for e in stmt.exprs if id(e) not in targets)
+            return _held(self._of(At(e, function, stmt, on)) for e in taken)
         if stmt.kind != "for" or stmt.value is None:
             return UNKNOWN
         for whole in stmt.targets:
@@ -392,10 +403,8 @@ class Traces:
             for on in self.contexts(d.function):
                 if value is not None:
                     yield self._of(At(value, d.function, d.stmt, on, part))
-                elif d.stmt.kind == "for":
-                    yield self._of_target(d.stmt, at.expr, d.function, on, at.part)
                 else:
-                    yield UNKNOWN
+                    yield self._of_target(d.stmt, at.expr, d.function, on, at.part)
 
     def contexts(self, function: str) -> list[bool]:
         """Whether autocast is on where a function is called: both where it is from here and there."""
@@ -425,16 +434,16 @@ class Traces:
             return self._filled[asked]
         program = self.program
         params = program.functions[function].params
-        is_rest = any(param.kind == "*" and param.name == name for param in params)
+        kind = next((p.kind for p in params if p.name == name and "*" in p.kind), "")
         found: list[tuple[bool, At | None]] = []
         for site in program.call_sites.get(function, ()):
             value = program.argument_at(site, name)
-            if is_rest:
-                value = _rest_of(site, params)
+            if kind:
+                value = _rest_of(site, params, kind)
             for on in self.contexts(site.caller):
                 made = At(value or site.call, site.caller, site.stmt, on)
                 found.append((self.is_under(made), made if value else None))
-        if not is_rest:  # Of these, each is an expression of its own.
+        if not kind:  # Of these, each is an expression of its own.
             self._filled[asked] = found
         return found
 
@@ -535,6 +544,8 @@ class Traces:
             if method is not None and self.program.is_property(method):
                 known.append(self._returned(method, self.is_under(at), at.part))
             definitions = self.program.attribute_definitions(class_name, expr.attr)
+            given = self.program.noted(Given).to([class_name], expr.attr, [])
+            definitions += (d for d in given if d.value is not None)
             resets = [d for d in definitions if self._is_reset(d, at)]
             if resets:
                 # A state that a module carries over is begun anew before it runs in another way.
@@ -610,7 +621,13 @@ class Traces:
             given = self._with(at, call.args[0].value) if call.args else UNKNOWN
             under = self.is_under(at)
             return join(self._module(m, given, under, at.part) for m in modules)
-        if at.part and _is_field(at.part[0]):
+        held = self._held_in(at, func)
+        if refs and all(ref.kind == "instance" for ref in refs):
+            callees = self.program.callees(call, at.function)
+            held += (self._returned(c, self.is_under(at), at.part) for c in callees)
+        if held:
+            return join(held)
+        if at.part and _is_field(at.part[0]) and ir.method_of(call) != "_replace":
             return UNKNOWN
         if self.is_model(func, at.function):
             return Trace(self.is_under(at) or self._any_half(at, call), "?")
@@ -618,6 +635,20 @@ class Traces:
             unknown = not refs and self._applied(at, func)
             return Trace(unknown or self._any_half(at, call), "?")
         return self._method(at, call, func)
+
+    def _held_in(self, at: At, func: ir.Expr) -> list[Trace]:
+        """What functions give that are called by what holds them: ``make(h)()``, ``step = lambda: h``."""
+        found = []
+        call = ir.Call(func, ())
+        called = self.program.noted(Called)
+        for expr, function, stmt in called.held(call, at.function, at.stmt):
+            if isinstance(expr, ir.Deferred) and stmt is not None:
+                body = At(expr.body, function, stmt, self.is_under(at), at.part)
+                found.append(self._of(body))
+            for ref in self.program.resolve(expr, function):
+                if ref.kind == "function":
+                    found.append(self._returned(ref.name, self.is_under(at), at.part))
+        return found
 
     def _fields(self, func: ir.Expr, function: str) -> tuple[str, ...]:
         """The fields of a dataclass or a named tuple."""
@@ -638,7 +669,14 @@ class Traces:
         if call.args and call.args[0].star == "*":
             return self._with(at, call.args[0].value, (first, *rest))
         value = call.argument(first, fields[first])
-        return UNKNOWN if value is None else self._with(at, value, rest)
+        known = [] if value is None else [self._with(at, value, rest)]
+        field = ir.Attr(call, fields[first])
+        classes = self.program.instance_classes(call, at.function)
+        given = self.program.noted(Given).to(classes, fields[first], [])
+        for definition in (*self.program.definitions_of(field, at.function), *given):
+            if definition.call is None:
+                known += self._of_definitions([definition], at._replace(part=rest))
+        return join(known) if known else UNKNOWN
 
     def is_model(self, func: ir.Expr, function: str) -> bool:
         """Whether what is called must be taken for a module that is no loss."""
@@ -677,7 +715,11 @@ class Traces:
         return self.is_under(at) and not known
 
     def _any_half(self, at: At, call: ir.Call) -> bool:
-        return any(self._with(at, arg.value).half for arg in call.args)
+        """Whether a call is given half values, what it binds beforehand included."""
+        func = call.func
+        return any(self._with(at, arg.value).half for arg in call.args) or (
+            isinstance(func, ir.Call) and self._any_half(at, func)
+        )
 
     def _returned(self, function: str, on: bool, part: Selectors) -> Trace:
         if self.program.functions[function].is_generator:
@@ -707,6 +749,12 @@ class Traces:
                 key = call.args[0].value.value
                 chosen = key if isinstance(key, (int, str)) else ANY
             return self._with(at, value, (chosen, *at.part))
+        if name == "_replace":
+            given = [a.value for a in call.args if at.part[:1] in ((f".{a.name}",), ())]
+            return join(self._with(at, v, at.part[1:]) for v in given or [value])
+        if name == "_asdict":
+            part = tuple(f".{p}" if isinstance(p, str) else p for p in at.part[:1])
+            return self._with(at, value, (*part, *at.part[1:]))
         if name in ("values", "copy"):
             return self._with(at, value, at.part)
         if name == "items" and len(at.part) > 1:
@@ -796,6 +844,9 @@ class Traces:
             return found if at.part else _held([found])
         if origin in _COPIES:
             return self._with(at, values[0], at.part)
+        if origin == "builtins.dict":
+            pairs = self._with(at, values[0], (ANY, 1, *at.part[1:]))
+            return join((pairs, self._with(at, values[0], at.part)))
         if origin == "builtins.sum":
             return self._with(at, values[0], (ANY, *at.part)).used
         if origin in ("builtins.map", "builtins.filter"):
@@ -841,6 +892,8 @@ class Traces:
             return FULL if number else INTEGER
         if name in operations("made", "counted", "given"):
             listed = isinstance(values[0], ir.Display) and bool(values[0].items)
+            if name in ("tensor", "as_tensor") and self._with(at, values[0]).half:
+                return Trace(True, "?", not listed)
             return DATA._replace(scalar=name != "from_numpy" and not listed)
         if name in _PLACED and at.part and at.part[0] in (1, -1):
             return INTEGER
@@ -973,13 +1026,30 @@ def _held(elements: Iterable[Trace]) -> Trace:
     return Trace(any(one.half for one in elements), "?")
 
 
-def _rest_of(site: CallSite, params: tuple[ir.Param, ...]) -> ir.Expr | None:
-    """What a call gives to ``*args``, as it would be written out; None where more is spread there."""
+def _rest_of(site: CallSite, params: tuple[ir.Param, ...], kind: str) -> ir.Expr | None:
+    """What a call gives to ``*args`` or ``**kwargs``, as it would be written out; None where more is spread
+    there."""
+    if kind == "**":
+        known = {param.name for param in params}
+        rest = [a for a in site.call.args if a.star == "**" or a.name not in known]
+        rest = [arg for arg in rest if arg.star == "**" or arg.name]
+        keys = tuple(None if arg.star else ir.Const(arg.name) for arg in rest)
+        return ir.Display("dict", tuple(arg.value for arg in rest), keys)
     named = sum(param.kind == "positional" for param in params) - site.bound_self
     plain = [arg for arg in site.call.args if arg.name is None and arg.star != "**"]
     if any(arg.star for arg in plain):
         return plain[0].value if len(plain) == 1 and not named else None
     return ir.Display("tuple", tuple(arg.value for arg in plain[named:]))
+
+
+def _with_attributes(expr: ir.Expr) -> ir.Expr | None:
+    """The object whose attributes a dict has: ``x`` of ``vars(x)`` and ``x.__dict__``."""
+    match expr:
+        case ir.Attr(value=value, attr="__dict__"):
+            return value
+        case ir.Call(func=ir.Name(id="vars"), args=(ir.Arg(value=value),)):
+            return value
+    return None
 
 
 def _is_field(part: int | str | None) -> bool:

@@ -6,6 +6,7 @@ A mask of -1e9 becomes the smallest number that the tensor's own dtype holds, wh
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 from amp_migrate.analysis.objects.flow import Made
@@ -33,6 +34,7 @@ _CAST_DOWN = frozenset(
 )
 """What autocast gives half operands, masks too."""
 _LIKE = operations("like")
+_CASTS = frozenset("to type type_as".split())
 _SOFTMAX = frozenset("softmax log_softmax Softmax LogSoftmax".split())
 _MOST_NAMES = 4
 _SENTINEL = 1e8
@@ -192,7 +194,7 @@ class Constants(Planner):
                 made += [d.value for d in found if d.value is not None]
         return any(
             isinstance(inner, ir.Call)
-            and ir.method_of(inner) in ("to", "type", "type_as")
+            and ir.method_of(inner) in _CASTS
             and any(
                 _is_dtype_of(arg.value) and "device" not in (ir.key_of(arg.value) or "")
                 for arg in inner.args
@@ -215,6 +217,10 @@ class Constants(Planner):
                 return None
             message = "the limits of float32 overflow in half precision"
             return Refusal("AMP021", message, call.line)
+        large = None if self._small is not None else self._cast_down(at, call)
+        if large is not None:
+            message = f"{large:g} is beyond half precision's largest number"
+            return Refusal("AMP021", message, call.line)
         if method not in _FILLS | _FLOORS:
             return None
         tensor = self._filled(call, origin, method)
@@ -235,6 +241,39 @@ class Constants(Planner):
                 if found is not None:
                     return found
                 self._settled += ir.walk(arg.value)
+        return None
+
+    def _cast_down(self, at: Made, call: ir.Call) -> float | None:
+        """The large number that ``mask`` was made with, in ``mask.type_as(scores)`` of what may be half."""
+        if ir.method_of(call) not in _CASTS or not call.args:
+            return None
+        assert isinstance(call.func, ir.Attr)
+        like = call.argument(0, "dtype") or call.args[-1].value
+        for arg in call.args:
+            if isinstance(arg.value, ir.Attr) and arg.value.attr == "dtype":
+                like = arg.value
+        is_dtype = isinstance(like, ir.Attr) and like.attr == "dtype"
+        of = at.inner(like.value if isinstance(like, ir.Attr) and is_dtype else like)
+        if not (is_dtype or call.func.attr == "type_as" or self.remedies.is_tensor(of)):
+            return None
+        large = self._large_in(at.inner(call.func.value))
+        return None if large is None or self.is_never_half(of) else large
+
+    def _large_in(self, at: Made, depth: int = 0) -> float | None:
+        """A number beyond half precision that a tensor was made with."""
+        inside = list(ir.walk(at.expr))
+        for inner in inside:
+            if isinstance(inner, (ir.Const, ir.Operation)):
+                for value in self.numbers.all(inner, at.function):
+                    if self.half.overflows(value) and abs(value) != math.inf:
+                        return value
+        if depth < _MOST_NAMES:
+            for inner in inside:
+                if isinstance(inner, (ir.Name, ir.Attr)):
+                    for one in self.remedies.flow.made(at.inner(inner)) or ():
+                        found = self._large_in(one, depth + 1)
+                        if found is not None:
+                            return found
         return None
 
     def _is_of_half(self, at: Made, call: ir.Call) -> bool:
@@ -409,6 +448,15 @@ class Constants(Planner):
                 if any(one in roots for one in ir.walk(stmt.value)):
                     into += stmt.targets
             for call in calls_of(stmt):
+                if ir.method_of(call) in _CASTS and any(
+                    one in roots for one in ir.walk(call.func)
+                ):
+                    for arg in call.args:
+                        match arg.value:
+                            case ir.Attr(value=tensor, attr="dtype"):
+                                into.append(tensor)
+                            case tensor if ir.method_of(call) == "type_as":
+                                into.append(tensor)
                 if not any(one in roots for a in call.args for one in ir.walk(a.value)):
                     continue
                 origin = self.program.origin(call.func, function)

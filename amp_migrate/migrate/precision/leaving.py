@@ -14,7 +14,7 @@ from amp_migrate.analysis.objects.modules import Construction
 from amp_migrate.analysis.paths.loops import Blocked, refused
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.dtype_questions import tested
-from amp_migrate.analysis.values.traces import At, Trace, Traces
+from amp_migrate.analysis.values.traces import ANY, At, Trace, Traces
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import CastLike, Edit, Upcast, Widen
@@ -153,10 +153,25 @@ class Leaving:
     def _trace(self, function: str, stmt: ir.Stmt, expr: ir.Expr) -> Trace:
         return self.traces.of(At(expr, function, stmt, False))
 
+    def _element(self, function: str, stmt: ir.Stmt, held: ir.Expr) -> Trace:
+        return self.traces.of(At(held, function, stmt, False, (ANY,)))
+
     def _of_call(self, function: str, stmt: ir.Stmt, call: ir.Call) -> str | None:
         func = call.func
         origin = self.program.origin(func, function)
         values = [arg.value for arg in call.args if not arg.star]
+        spread = [arg.value for arg in call.args if arg.star]
+        if origin == "builtins.map" and len(values) > 1:
+            func, origin, spread = values[0], None, values[1:]
+        if (
+            spread
+            and origin is None
+            and self._wants_fp32(func, function)
+            and any(self._element(function, stmt, one).half for one in spread)
+        ):
+            if not self._own_region(function, stmt):
+                return f"{_SAYS} a module"
+            return None
         if origin is None and self._wants_fp32(func, function):
             halves = [v for v in values if self._trace(function, stmt, v).half]
             sure = self._takes_tensor(func, function)
@@ -295,16 +310,18 @@ class Leaving:
 
     def _wants_fp32(self, func: ir.Expr, function: str) -> bool:
         """Whether a module is called that has parameters."""
+        match func:
+            case ir.Attr(value=module, attr="forward" | "__call__"):
+                func = module
+            case ir.Deferred(body=body):
+                calls = ir.calls_in(body)
+                return any(self._wants_fp32(call.func, function) for call in calls)
         made = self.remedies.modules.of(func, function)
         if made is None and isinstance(func, ir.Name):
             found = self.program.defined(func.id, function)
             lambdas = [d.value for d in found if isinstance(d.value, ir.Deferred)]
             if lambdas:
-                return any(
-                    self._wants_fp32(call.func, function)
-                    for one in lambdas
-                    for call in ir.calls_in(one.body)
-                )
+                return any(self._wants_fp32(one, function) for one in lambdas)
         if made is None:
             return not self.program.resolve(func, function) and self.traces.is_model(
                 func, function
