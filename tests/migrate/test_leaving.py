@@ -1317,3 +1317,51 @@ for x, y in loader:
     assert output != source
     assert check_off(source, output) == []
     assert check_mixed(source, output) == []
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "bank[[0, 1]] = out[:2]",
+        "bank = bank.index_put((torch.tensor([0, 1], device=device),), out[:2])",
+    ],
+)
+def test_a_store_by_a_list_of_places(use: str) -> None:
+    source = f"""\
+{HEAD}
+bank = torch.zeros(16, 8, device=device)
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x.to(device))
+    loss = F.mse_loss(out, y.to(device))
+    loss.backward()
+    optimizer.step()
+    with torch.no_grad():
+        {use}
+    print(bank.shape)
+"""
+    output = migrate_source(source, path="train.py").output
+    assert output != source
+    assert check_off(source, output) == []
+    assert check_mixed(source, output) == []
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        'assert str(h.dtype) == "torch.float32"',
+        "d = h.dtype; assert d == torch.float32",
+    ],
+)
+def test_a_question_for_a_dtype_that_is_kept_or_written_out(test: str) -> None:
+    source = f"""\
+{HEAD.replace("self.last = h", test)}
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = F.mse_loss(model(x.to(device)), y.to(device))
+    loss.backward()
+    optimizer.step()
+"""
+    result = migrate_source(source, path="train.py")
+    assert result.output == source
+    assert [found.code for found in result.diagnostics] == ["AMP020"]

@@ -51,6 +51,15 @@ def tested(
                 match operand:
                     case ir.Call(func=ir.Attr(value=tensor, attr="type"), args=()):
                         yield tensor
+        for operand in inner.operands:
+            match operand:
+                case ir.Call(
+                    func=ir.Name(id="str"),
+                    args=(ir.Arg(value=ir.Attr(value=tensor, attr="dtype")),),
+                ) if (
+                    ir.Const("torch.float32") in inner.operands
+                ):
+                    yield tensor
         if any(
             _is_integer_dtype(program, one, function)
             or _is_no_dtype_of_torch(program, one, function)
@@ -64,6 +73,13 @@ def tested(
                     continue
                 case ir.Attr(value=tensor, attr="dtype"):
                     yield tensor
+                case ir.Name(id=name):
+                    for made in program.defined(name, function):
+                        match made.value:
+                            case ir.Attr(value=tensor, attr="dtype") if (
+                                made.function == function and made.index is None
+                            ):
+                                yield tensor
 
 
 def _is_no_dtype_of_torch(program: Program, expr: ir.Expr, function: str) -> bool:

@@ -191,6 +191,8 @@ class Leaving:
         else:
             name, operands = origin.rsplit(".", 1)[-1], values
         put = self.casts.source_of(function, stmt, call)
+        if name == "index_put" and len(operands) > 2:
+            put = operands[2], operands[0]
         if put is not None:
             source, tensor = put
             return self._stored(function, stmt, source, tensor, f"{name}()", name)
@@ -256,6 +258,8 @@ class Leaving:
                 raise refused("AMP020", found, stmt.line)
 
     def _is_tensor_key(self, key: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
+        if isinstance(key, ir.Display) and key.kind == "list":
+            return True
         keys = key.items if isinstance(key, ir.Display) else (key,)
         return any(
             isinstance(one, (ir.Call, ir.Name, ir.Attr, ir.Operation, ir.Item))
