@@ -1059,6 +1059,18 @@ def test_an_option_that_becomes_no_class_of_an_optimizer(old: str, new: str) -> 
     assert left_alone(_CHOSEN.replace(old, new)) in ("AMP010", "AMP013")
 
 
+@pytest.mark.parametrize("option", ("opt.lr", "sys.argv[0]"))
+def test_an_option_has_no_part_that_makes_an_optimizer(option: str) -> None:
+    found = f"""\
+    found = {{"algo": {{"made": torch.optim.SGD}}}}
+    for key in ("run", "seed"):
+        found[key] = {option}
+    opt.optimizer = found["algo"]["made"]
+"""
+    source = _CHOSEN.replace("    opt.optimizer = table[opt.optimizer]\n", found)
+    assert changes_with_amp_off("import sys\n" + source) == []
+
+
 _COPIED = """\
 import copy
 from dataclasses import dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from amp_migrate.analysis.objects.makers import is_of_text
 from amp_migrate.analysis.objects.points_to import Fields, PointsTo, item
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
@@ -389,7 +390,8 @@ def where_lost(
     where all is in sight.
     """
     found = program.noted(PointsTo).of(expr, function, stmt)
-    for one in sorted(found, key=lambda one: one.kind == "open"):
+    wanted = (one for one in found if not is_of_text(one))
+    for one in sorted(wanted, key=lambda one: (one.kind != "lost", one.kind == "open")):
         place = program.functions[one.function]
         line = place.line if one.stmt is None else one.stmt.line
         if one.kind in ("lost", "open"):

@@ -327,14 +327,18 @@ def _are_parameters(call: ir.Call, given: ir.Expr) -> bool:
 
 
 def _is_unknown(one: Object) -> bool:
-    """Whether callers out of sight decide what it is; or it is None, an option of the command line, or a part
-    of a number or of a text, which nobody calls."""
+    """Whether callers out of sight decide what it is; or it is nothing that anybody calls."""
+    return one.kind == "open" or one.is_none or is_of_text(one)
+
+
+def is_of_text(one: Object) -> bool:
+    """Whether it is an option of the command line, or part of one, of a number or of a text."""
     match one.expr:
         case ir.Call(func=ir.Attr(attr="parse_args"), args=()):
-            is_text = [kind for kind, _ in one.fields] == ["attribute"]
-        case expr:
-            is_text = isinstance(expr, ir.Const) and bool(one.fields)
-    return one.kind == "open" or one.is_none or is_text
+            return [kind for kind, _ in one.fields[:1]] == ["attribute"]
+        case ir.Const():
+            return bool(one.fields)
+    return one.name == "sys.argv" and bool(one.fields)
 
 
 def derives_from_optimizer(bases: Iterable[str]) -> bool:
