@@ -226,6 +226,19 @@ def test_steps_left_alone(name: str) -> None:
     assert left_alone(SGD + LOOP + STEPS[name]) == "AMP013"
 
 
+def test_a_step_that_takes_no_closure() -> None:
+    own = (
+        "class Near(torch.optim.Optimizer):\n"
+        "    def __init__(self, params):\n        super().__init__(params, {})\n"
+        "    def step(self, near, rate):\n        pass\n"
+        "opt = Near(model.parameters())\n"
+        "for x, y in data:\n    opt.zero_grad()\n    criterion(model(x), y).backward()\n"
+        "    opt.step(data, 0.1)\n"
+    )
+    (found,) = migrate_source(HEAD + own).diagnostics
+    assert found.message == "step() is given other arguments than a closure"
+
+
 def test_gradients_off_in_a_caller() -> None:
     inner = "".join(f"    {line}\n" for line in LOOP.splitlines())
     body = f"{SGD}def train():\n{inner}        opt.step(closure)\nwith torch.no_grad():\n    train()\n"

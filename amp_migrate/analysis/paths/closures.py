@@ -99,6 +99,8 @@ class Closures:
 
     def reason(self, function: str, stmt: ir.Stmt, call: ir.Call) -> str:
         """Why the closure cannot be called before the step; nothing where it can."""
+        if not _is_closure_alone(call):
+            return "step() is given other arguments than a closure"
         return (
             self._of_optimizer(function, call)
             or self._of_closure(function, call)
@@ -137,8 +139,6 @@ class Closures:
 
     def _of_closure(self, function: str, call: ir.Call) -> str:
         program = self.program
-        if not _is_closure_alone(call):
-            return "step() is given more than a closure"
         closure = self._function(call.args[0].value, function)
         if closure is None:
             return "the closure of step() is not a function that is defined here"
