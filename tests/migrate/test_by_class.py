@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -518,3 +519,141 @@ def test_a_step_on_what_another_turn_has_left(written: str) -> None:
     assert later != source
     later = later.replace("create_graph=True", written[2:])
     assert left_alone(later) == ("AMP012 AMP023" if written else "AMP012")
+
+
+READ = """\
+class Base:
+    kept = []
+    def __init__(self):
+        self.turn = 0
+        self.sizes = [1]
+        self.net = nn.Linear(8, 3).to(device)
+        self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
+    def update(self, x, y):
+        self.turn += 1
+        self.opt.zero_grad()
+        loss = criterion(self.net(x), y)
+        loss.backward()
+        self.opt.step()
+class Left(Base):
+    def update(self, x, y):
+        for net in NETS:
+            net.zero_grad()
+        self.opt.zero_grad()
+        loss = criterion(self.net(x), y)
+        loss.backward(create_graph=True)
+        self.opt.step()
+class Run:
+    def __init__(self, one):
+        self.one = one
+    @property
+    def its_net(self):
+        return self.one.net
+    @property
+    def its_turn(self):
+        return self.one.turn
+    def of(self):
+        return self.one.net
+def count(net, trained=False):
+    if trained:
+        return sum(p.numel() for p in net.parameters() if p.requires_grad)
+    return sum(p.numel() for p in net.parameters())
+def same(net):
+    return net
+def put(net, other):
+    other.net = net
+def keep(net):
+    NETS.append(net)
+def named(net):
+    found = {}
+    found["net"] = net
+    return found
+def deferred(net):
+    return lambda: net
+def each(net):
+    for part in [net]:
+        yield part
+def closed(net):
+    def get():
+        return net
+    return get
+NETS = []
+one, two = Base(), Left()
+run = Run(one)
+MORE
+for x, y in data:
+    one.update(x, y)
+    two.update(x, y)
+"""
+LOOKED = {
+    "a helper that counts": "print('all: {}'.format(count(one.net)), count(one.net, True))",
+    "a comparison": "if one.net is two.net or not one.sizes:\n    print('same')",
+    "a number that goes anywhere": "two.sizes.append(one.turn)\nprint([run.its_turn])",
+    "a list of numbers": "two.sizes.append(x.size(0) if (x := data[0][0]) is not None else 0)",
+}
+GOES_ON = {
+    "by itself": "two.net = one.net",
+    "a helper that returns it": "two.net = same(one.net)",
+    "a helper that puts it": "put(one.net, two)",
+    "a function that is a method, too": "Left.take = put\ntwo.take(two)\nput(one.net, two)",
+    "a global": "keep(one.net)\ntwo.net = NETS[0]",
+    "a list": "nets = [one.net]\ntwo.net = nets[0]",
+    "a list of what is no list": "two.sizes.append(one.net)\ntwo.net = two.sizes[-1]",
+    "a list of the class": "one.kept.append(one.net)\ntwo.net = two.kept[0]",
+    "a dict": "two.net = named(one.net)['net']",
+    "a default dict": "import collections\nnets = collections.defaultdict(list)\n"
+    "nets[one.net]\ntwo.net = next(iter(nets))",
+    "a key": "nets = {one.net: 1}\ntwo.net = next(iter(nets))",
+    "a lambda": "two.net = deferred(one.net)()",
+    "a lambda here": "get = lambda: one.net\ntwo.net = get()",
+    "a closure": "two.net = closed(one.net)()",
+    "a generator": "two.net = next(each(one.net))",
+    "a property": "two.net = run.its_net",
+    "a method of another class": "two.net = run.of()",
+    "a choice": "two.net = one.net if len(data) else None",
+    "an or": "two.net = None or one.net",
+    "a walrus": "print(net := one.net)\ntwo.net = net",
+    "its parts": "for mine, its in zip(one.net.parameters(), two.net.parameters()):\n"
+    "    its.data = mine.data",
+    "its parts trained": "more = torch.optim.SGD(list(one.net.parameters()), lr=0.1)\n"
+    "two.opt = more",
+    "a comprehension": "two.net = [net for net in [one.net]][0]",
+    "by its name": "two.net = getattr(one, 'net')",
+    "a name by a name": "setattr(two, 'net', getattr(run, 'its_net'))",
+    "a number that is none": "one.turn = one.net\ntwo.net = one.turn",
+    "a number that is set by its name": "setattr(one, 'turn', one.net)\ntwo.net = one.turn",
+    "a lambda for a function": "look = count if len(data) < 2 else lambda net: put(net, two)\n"
+    "look(one.net)",
+    "another function of the name": "if len(data) > 2:\n    count = lambda net: put(net, two)\n"
+    "count(one.net)",
+    "a method for a function": "Run.of = lambda self, net: put(net, two)\nrun.of(one.net)",
+    "a function that is given": "(lambda look: look(one.net))(lambda net: put(net, two))",
+    "an unpacking": "a, b = one.net, 1\ntwo.net = a",
+}
+
+
+def read(more: str) -> str:
+    source = READ
+    if "put(" not in more:
+        source = READ.replace("def put(net, other):\n    other.net = net\n", "")
+    return HEAD + source.replace("MORE", more)
+
+
+@pytest.mark.parametrize("name", LOOKED)
+def test_what_is_read_out_of_an_object_and_goes_no_further(name: str) -> None:
+    result = migrate_source(read(LOOKED[name]), path="train.py")
+    assert [found.code for found in result.diagnostics] == ["AMP023"]
+    assert "self.scaler.step(self.opt)" in result.output.split("class Left")[0]
+
+
+@pytest.mark.parametrize("name", GOES_ON)
+@pytest.mark.parametrize("inside", (False, True))
+def test_what_is_read_out_of_an_object_and_goes_on(name: str, inside: bool) -> None:
+    more = GOES_ON[name]
+    # The other one has it in an attribute, or in a list for all.
+    kept = re.sub(r"(?m)two\.net = (.*)$", r"NETS.append(\1)", more)
+    assert not migrate_source(read(kept), path="train.py").changed
+    if inside:
+        more = "def tangle(one, two, run):\n    " + more.replace("\n", "\n    ")
+        more += "\ntangle(one, two, run)"
+    assert not migrate_source(read(more), path="train.py").changed

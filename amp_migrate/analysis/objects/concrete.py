@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import combinations, starmap
 
 from amp_migrate.analysis.objects.live import runs_once
+from amp_migrate.analysis.objects.read_only_uses import GoesNoFurther
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.link import CallSite, Program
@@ -30,6 +31,7 @@ class Concrete:
         self.program = program
         self._methods: dict[str, frozenset[str]] = {}
         self._alone: dict[frozenset[str], bool] = {}
+        self._ends = GoesNoFurther(program)
 
     def classes_of(self, function: str) -> frozenset[str]:
         """The classes whose objects a method, or a function in one, may run on; none where it is no method,
@@ -236,6 +238,7 @@ class Concrete:
             if isinstance(target, ir.Attr)
             and target.value == ir.Name(program.functions[method].self_name or "")
         }
+        attributes = {attr for attr in attributes if not self._is_number(attr)}
         for function, stmt in program.mentioning(*names, *attributes, *_TAKERS):
             own = program.self_class(function)
             in_class = id(stmt) in program.class_statements
@@ -247,6 +250,7 @@ class Concrete:
                 if isinstance(call.func, ir.Attr) and call.func.attr in _FILLS
                 for part in ir.walk(call.func)
             }
+            called = {id(call.func) for call in calls_of(stmt)}
             for inner in parts_of(stmt):
                 match inner:
                     case ir.Attr(
@@ -258,7 +262,11 @@ class Concrete:
                         attr in attributes or attr == "__dict__"
                     ) and not (own is not None and value == ir.Name(own[0])):
                         unknown = id(inner) in written or function in apart
-                        if self._is_of(value, function, family, unknown):
+                        if (
+                            self._is_of(value, function, family, unknown)
+                            and not self._ends.of(inner, stmt, function)
+                            and (id(inner) not in called or self._is_called(attr))
+                        ):
                             return True
                     case ir.Call(func=ir.Name(id="vars"), args=(first,)):
                         unknown = id(inner) in written
@@ -271,10 +279,57 @@ class Concrete:
                             self._is_of(first.value, function, family, True)
                         ):
                             return True
-                    case ir.Call(func=ir.Name(id="getattr"), args=(first, *_)):
+                    case ir.Call(func=ir.Name(id="getattr"), args=(first, *more)):
                         if self._is_class_of(first.value, function, family):
                             return True
+                        taken = more[0].value if more else None
+                        if (
+                            not (own is not None and first.value == ir.Name(own[0]))
+                            and not (
+                                isinstance(taken, ir.Const)
+                                and taken.value not in attributes
+                            )
+                            and self._is_of(first.value, function, family, False)
+                            and not self._ends.of(inner, stmt, function)
+                        ):
+                            return True
         return False
+
+    def _is_called(self, attr: str) -> bool:
+        """Whether an attribute may hold what can be called."""
+        return not self._holds_only(attr, (ir.Display, ir.Comprehension, ir.Const))
+
+    def _is_number(self, attr: str) -> bool:
+        """Whether an attribute holds nothing but numbers, and texts, that are written here."""
+        return self._holds_only(attr, (ir.Const,))
+
+    def _holds_only(self, attr: str, kinds: tuple[type, ...]) -> bool:
+        """Whether whatever has such an attribute is given it by assignments of some kinds of values."""
+        program = self.program
+        targets = program.attribute_targets.get(attr, ())
+        return (
+            bool(targets)
+            and all(
+                made.index is None
+                and made.value is not None
+                and made.stmt.kind in ("assign", "annassign")
+                and isinstance(_unsigned(made.value), kinds)
+                for _, made in targets
+                if not isinstance(made.stmt.value, ir.Const)
+                or made.stmt.kind != "augassign"
+            )
+            and not program.mentioning("__setattr__")
+            and all(
+                isinstance(call.args[1].value, ir.Const)
+                and call.args[1].value.value != attr
+                for _, _, call in program.calls_named("setattr")
+                if len(call.args) > 1
+            )
+            and not any(
+                id(stmt) in program.class_statements
+                for _, stmt in program.mentioning(attr)
+            )
+        )
 
     def _is_class_of(
         self, expr: ir.Expr, function: str, family: Collection[str]
@@ -352,6 +407,13 @@ class Concrete:
                 found.setdefault(outer, []).append(function)
                 outer = self.program.functions[outer].parent
         return found
+
+
+def _unsigned(value: ir.Expr) -> ir.Expr:
+    match value:
+        case ir.Operation(op="-", operands=(number,)):
+            return number
+    return value
 
 
 def has_several(program: Program, class_name: str) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from amp_migrate.analysis.objects.collections import Collections
 from amp_migrate.analysis.objects.makers import INSTANTIATE
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import parts_of
 from amp_migrate.program.link import Program
 
 SCHEDULER = re.compile(
@@ -209,3 +210,263 @@ def around(use: tuple[ir.Expr, ...]) -> tuple[ir.Comprehension, int] | None:
 def _pairs(use: tuple[ir.Expr, ...]) -> Iterator[tuple[ir.Expr, ir.Expr]]:
     """Each expression and the one inside it, innermost first."""
     yield from zip(reversed(use[:-1]), reversed(use[1:]), strict=True)
+
+
+_COMPARE = frozenset("== != < <= > >= is in not formattedvalue /".split()) | {
+    "is not",
+    "not in",
+}
+_REMAIN = frozenset("and or if + - * ** // %".split())
+_MEASURES = frozenset("shape device dtype ndim requires_grad training".split())
+_COUNTS = frozenset("numel nelement item size dim element_size".split())
+_PARTS = frozenset(
+    "parameters named_parameters buffers modules children keys values items".split()
+)
+_HOLD = frozenset(
+    "sum max min abs list tuple set sorted reversed enumerate zip next iter".split()
+)
+_NUMBERS = frozenset("int float bool round range".split()) | _LOOKS_ONLY - {"vars"}
+_MOST_MENTIONS = 60
+
+
+class GoesNoFurther:
+    """Whether what is read out of an object is only compared, counted or shown: it gets into no other
+    object, and nothing is done to it. For one program."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._names = frozenset(f.name for f in program.functions.values())
+        self._taken = {
+            function
+            for function, _ in program.mentioning("locals", "vars", "eval", "exec")
+        }
+        self._seen: set[tuple[str, str]] = set()
+
+    def of(self, mention: ir.Expr, stmt: ir.Stmt, function: str) -> bool:
+        """Whether this is so of what a statement mentions."""
+        self._seen = set()
+        return self._all(mention, stmt, function)
+
+    def _all(self, mention: ir.Expr, stmt: ir.Stmt, function: str) -> bool:
+        if id(stmt) in self.program.class_statements:
+            return False
+        ways = [way for expr in stmt.exprs for way in _ways(expr, mention, ())]
+        return bool(ways) and all(
+            way[0] not in stmt.targets and self._ends(way, stmt, function)
+            for way in ways
+        )
+
+    def _ends(self, way: tuple[ir.Expr, ...], stmt: ir.Stmt, function: str) -> bool:
+        """The same of the innermost of some expressions, outermost first."""
+        value = way[-1]
+        if len(way) == 1:
+            return self._is_dropped(value, stmt, function)
+        outer, rest = way[-2], way[:-1]
+        match outer:
+            case ir.Operation(op="if", operands=(test, *_)) if test is value:
+                return True
+            case ir.Operation(op=op) if op in _COMPARE:
+                return True
+            case ir.Operation(op=op) if op in _REMAIN:
+                return self._ends(rest, stmt, function)
+            case ir.Item(value=inner) if inner is value:
+                return self._ends(rest, stmt, function)
+            case ir.Item():
+                return self._is_looked_up
+            case ir.Display(kind="tuple" | "list"):
+                return self._ends(rest, stmt, function)
+            case ir.Attr(attr=attr) if attr not in self._names:
+                called = way[-3] if len(way) > 2 else None
+                if not isinstance(called, ir.Call) or called.func is not outer:
+                    return attr in _MEASURES
+                if attr == "append":
+                    return isinstance(value, ir.Attr) and self._is_unused(value.attr)
+                return attr in _COUNTS or (
+                    attr in _PARTS and self._ends(way[:-2], stmt, function)
+                )
+            case ir.Call():
+                return self._is_given(way, stmt, function)
+            case ir.Comprehension():
+                return self._is_gone_through(way, stmt, function)
+        return False
+
+    @property
+    def _is_looked_up(self) -> bool:
+        """Whether a key by which something is taken out of a container is not kept there."""
+        return "__getitem__" not in self._names and not self.program.mentioning(
+            "defaultdict", "__missing__"
+        )
+
+    def _is_dropped(self, value: ir.Expr, stmt: ir.Stmt, function: str) -> bool:
+        """Whether a statement does no more with its whole value."""
+        facts = self.program.functions[function]
+        match stmt.kind:
+            case "expr" | "if" | "while" | "assert":
+                return True
+            case "return":
+                return self._is_asked(facts)
+            case "assign" | "for" if stmt.value is value and value not in stmt.targets:
+                names = [n for target in stmt.targets for n in ir.walk(target)]
+                return all(
+                    (isinstance(n, ir.Name) and self._variable(n.id, function))
+                    or (isinstance(n, ir.Display) and n.kind in ("tuple", "list"))
+                    for n in names
+                )
+        return False
+
+    def _variable(self, name: str, function: str) -> bool:
+        """Whether all that is done with a variable of a function ends there."""
+        program = self.program
+        if (function, name) in self._seen:
+            return True
+        self._seen.add((function, name))
+        if (
+            len(self._seen) > _MOST_MENTIONS
+            or ir.is_top(function)
+            or program.owner(name, function) != function
+            or any(program.encloses(function, one) for one in self._taken)
+        ):
+            return False
+        for where, stmt in program.mentioning(name):
+            if program.owner(name, where) != function:
+                continue
+            if stmt.op or stmt.kind in ("delete", "global", "nonlocal"):
+                return False
+            for expr in stmt.exprs:
+                for way in _ways(expr, ir.Name(name), ()):
+                    if expr in stmt.targets:
+                        if all(isinstance(one, ir.Display) for one in way[:-1]):
+                            continue
+                        return False
+                    if not self._ends(way, stmt, where):
+                        return False
+        return True
+
+    def _is_asked(self, facts: ir.Function) -> bool:
+        """The same of what a function returns, where all that call it are in sight: a method's, by its
+        name."""
+        program, function = self.program, facts.qualname
+        asked = program.is_property(function)
+        if (function, "return") in self._seen:
+            return True
+        self._seen.add((function, "return"))
+        if facts.is_generator or facts.is_async or len(self._seen) > _MOST_MENTIONS:
+            return False
+        if facts.class_name is None:
+            return function not in program.escaping and all(
+                self._all(site.call, site.stmt, site.caller)
+                for site in program.call_sites.get(function, ())
+            )
+        if facts.name.startswith("__") or (facts.decorators and not asked):
+            return False
+        for where, stmt in program.mentioning(facts.name):
+            parts = parts_of(stmt)
+            called = {id(one.func): one for one in parts if isinstance(one, ir.Call)}
+            for inner in parts:
+                if inner == ir.Const(facts.name):
+                    return False
+                if isinstance(inner, ir.Attr) and inner.attr == facts.name:
+                    given = inner if asked else called.get(id(inner))
+                    if given is None or not self._all(given, stmt, where):
+                        return False
+        return True
+
+    def _is_unused(self, attr: str) -> bool:
+        """Whether nothing that any object has in an attribute goes further."""
+        if ("", attr) in self._seen:
+            return True
+        self._seen.add(("", attr))
+        return all(
+            inner != ir.Const(attr)
+            and (
+                inner in stmt.targets
+                or not isinstance(inner, ir.Attr)
+                or inner.attr != attr
+                or self._all(inner, stmt, where)
+            )
+            for where, stmt in self.program.mentioning(attr)
+            for inner in parts_of(stmt)
+        )
+
+    def _is_given(self, way: tuple[ir.Expr, ...], stmt: ir.Stmt, function: str) -> bool:
+        value, call = way[-1], way[-2]
+        assert isinstance(call, ir.Call)
+        given = [arg for arg in call.args if arg.value is value]
+        if len(given) != 1 or given[0].star or call.func is value:
+            return False
+        program = self.program
+        sites = list(program.call_sites_of(call, function))
+        if sites and not self._is_plain(call, {s.callee for s in sites}, function):
+            return False
+        for site in sites:
+            names = [
+                param.name
+                for param in program.functions[site.callee].params
+                if program.argument_at(site, param.name) is value
+            ]
+            if len(names) != 1 or not self._variable(names[0], site.callee):
+                return False
+        if sites:
+            return True
+        origin = program.origin(call.func, function)
+        if origin is None:
+            # Of a string or a logger.
+            return (
+                isinstance(call.func, ir.Attr)
+                and call.func.attr in _LOOKING_METHODS - self._names
+            )
+        library, _, last = origin.rpartition(".")
+        if library == "builtins" and last in _HOLD:
+            return self._ends(way[:-1], stmt, function)
+        return last in (_NUMBERS if library == "builtins" else _LOOKING_METHODS) and (
+            library in ("builtins", "logging")
+        )
+
+    def _is_plain(self, call: ir.Call, callees: set[str], function: str) -> bool:
+        """Whether a call runs all functions of the name that it says, and can run nothing else."""
+        program = self.program
+        match call.func:
+            case ir.Name(id=name):
+                made = program.definitions_of(call.func, function)
+                if any(one.stmt.kind != "functiondef" for one in made):
+                    return False
+            case ir.Attr(attr=name):
+                if program.attribute_targets.get(name):
+                    return False
+            case _:
+                return False
+        named = {q for q, one in program.functions.items() if one.name == name}
+        return named == callees and not any(
+            program.functions[one].decorators for one in callees
+        )
+
+    def _is_gone_through(
+        self, way: tuple[ir.Expr, ...], stmt: ir.Stmt, function: str
+    ) -> bool:
+        value, made = way[-1], way[-2]
+        assert isinstance(made, ir.Comprehension)
+        if any(one is value for one in made.conditions):
+            return True
+        if any(one is value for one in made.elements):
+            return self._ends(way[:-1], stmt, function)
+        inside = (*made.iterables, *made.conditions, *made.elements)
+        return all(
+            self._ends((*way[:-1], *inner), stmt, function)
+            for target, iterable in zip(made.targets, made.iterables, strict=True)
+            if iterable is value
+            for name in ir.walk(target)
+            if isinstance(name, ir.Name)
+            for expr in inside
+            for inner in _ways(expr, name, ())
+        )
+
+
+def _ways(
+    expr: ir.Expr, mention: ir.Expr, way: tuple[ir.Expr, ...]
+) -> Iterator[tuple[ir.Expr, ...]]:
+    """What is around each of the mentions in an expression, outermost first."""
+    way = (*way, expr)
+    if expr == mention:
+        yield way
+    for child in ir.children(expr):
+        yield from _ways(child, mention, way)
