@@ -6,6 +6,8 @@ import pytest
 from exactness import MOVING_SCALES, check_off, check_scaled
 from programs import HEAD, left_alone, migrated
 
+from amp_migrate.api import migrate_source
+
 LOOP = """\
 opt = torch.optim.SGD(model.parameters(), lr=0.1)
 for x, y in data:
@@ -243,3 +245,33 @@ def test_gradients_are_unscaled_first(name: str) -> None:
 def test_left_alone(name: str) -> None:
     code, body = LEFT_ALONE[name]
     assert left_alone(body) == code
+
+
+def test_a_function_that_becomes_an_attribute_by_its_name() -> None:
+    source = """\
+import torch
+import torch.nn as nn
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class Losses:
+    pass
+
+
+def risky(h):
+    return torch.log(torch.sigmoid(h) + 1e-12).mean()
+
+
+losses = Losses()
+setattr(losses, "main", risky)
+model = nn.Linear(6, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in [torch.ones(8, 6)]:
+    optimizer.zero_grad()
+    loss = losses.main(model(x.to(device)))
+    loss.backward()
+    optimizer.step()
+"""
+    output = migrate_source(source, path="train.py").output
+    assert output == source or ".float()" in output or "enabled=False" in output

@@ -8,6 +8,7 @@ from functools import cached_property
 from amp_migrate.analysis.objects.points_to import PointsTo
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, parts_of
+from amp_migrate.program.given import Given
 from amp_migrate.program.link import Program
 
 _AROUND_FUNCTIONS = frozenset(
@@ -58,6 +59,11 @@ class Called:
     ) -> Iterator[tuple[ir.Expr, str, ir.Stmt | None]]:
         """What a variable, a field or an element holds that is called: where that is written."""
         program, func = self.program, call.func
+        if isinstance(func, ir.Attr):
+            classes = program.instance_classes(func.value, function)
+            for made in program.noted(Given).to(classes, func.attr, []):
+                if made.value is not None:
+                    yield made.value, made.function, made.stmt
         if not isinstance(func, (ir.Name, ir.Attr, ir.Item)) or (
             isinstance(func, ir.Attr) and func.attr not in self._fields
         ):
