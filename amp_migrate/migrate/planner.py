@@ -85,6 +85,7 @@ from amp_migrate.migrate.scaling.switch_kinds import Carried
 from amp_migrate.migrate.scaling.usage import ScriptRun, Usage
 from amp_migrate.migrate.stale import Stale
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import parts_of
 from amp_migrate.program.link import Program
 
 _TOUCHES = ("step", "zero_grad", "state_dict", "load_state_dict")
@@ -222,8 +223,12 @@ class Planner:
         together: it may add to the gradients of any step."""
         program = self.program
         is_closure = loop.refusal is not None and loop.refusal.code == "AMP013"
-        if is_closure or program.call_sites.get(loop.function):
-            return False  # a closure's gradients are those of the step that calls it
+        if is_closure:
+            return False  # its gradients are those of the step that calls it
+        if _is_in_lambda(loop):
+            return True
+        if program.call_sites.get(loop.function):
+            return False
         name = program.functions[loop.function].name
         file = PurePath(ir.file_of(loop.function)).stem
         if name.startswith("test") and re.match(r"test_|.*_test$", file):
@@ -370,8 +375,10 @@ class Planner:
             return
         for loop in self._unfollowed if group.slots else ():
             if ir.file_of(loop.function) in self.program.around(group.files):
-                name = self.program.functions[loop.function].name
-                message = f"{name}() computes gradients, too, and what calls it is not followed"
+                name = f"{self.program.functions[loop.function].name}()"
+                if _is_in_lambda(loop):
+                    name = "a lambda"
+                message = f"{name} computes gradients, too, and what calls it is not followed"
                 line = loop.backwards[0].event.line
                 group.refusal = Refusal("AMP031", message, line)
                 return
@@ -1196,6 +1203,16 @@ class Planner:
             optimizer = ir.render(known)
             code = f"{switch_of(slot, function)}.unscale_({optimizer})"
             group.place(function, Insert(path, code, after=False))
+
+
+def _is_in_lambda(loop: TrainingLoop) -> bool:
+    """Whether what computes gradients is a part of a lambda."""
+    backward = loop.backwards[0]
+    return any(
+        isinstance(inner, ir.Deferred)
+        and any(part is backward.event.call for part in ir.walk(inner.body))
+        for inner in parts_of(backward.stmt)
+    )
 
 
 def _with(groups: list[Group], group: Group) -> list[Group]:

@@ -275,3 +275,9 @@ for x in [torch.ones(8, 6)]:
 """
     output = migrate_source(source, path="train.py").output
     assert output == source or ".float()" in output or "enabled=False" in output
+
+
+def test_a_lambda_that_computes_gradients_too() -> None:
+    source = HEAD + LOOP.replace("CALL", "more[0](model(x))")
+    hidden = "more = [lambda out: out.abs().mean().backward()]\n"
+    assert left_alone(source.replace("opt =", hidden + "opt =", 1)) == "AMP016 AMP031"
