@@ -378,7 +378,9 @@ class Planner:
                 name = f"{self.program.functions[loop.function].name}()"
                 if _is_in_lambda(loop):
                     name = "a lambda"
-                message = f"{name} computes gradients, too, and what calls it is not followed"
+                message = (
+                    f"{name} computes gradients, too, and what calls it is not followed"
+                )
                 line = loop.backwards[0].event.line
                 group.refusal = Refusal("AMP031", message, line)
                 return

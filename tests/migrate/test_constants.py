@@ -68,7 +68,7 @@ scores = model(x)
 scores = scores.masked_fill(mask, -1e9)
 loss = F.mse_loss(F.softmax(scores, 0), y)
 ---
-    scores = scores.float().masked_fill(mask, -1e9)
+scores = scores.float().masked_fill(mask, -1e9)
 
 === an exponential of a scalar times a half value
 def mixture(y_hat, y):
@@ -94,7 +94,34 @@ scores = model(x)
 scores = scores.masked_fill(mask, -1e9) / 0.1
 loss = F.mse_loss(F.softmax(scores, 0), y)
 ---
-    scores = scores.float().masked_fill(mask, -1e9) / 0.1
+scores = scores.float().masked_fill(mask, -1e9) / 0.1
+
+=== a mask of a product
+class Att(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q = nn.Linear(6, 8)
+        self.k = nn.Linear(6, 8)
+        self.v = nn.Linear(6, 1)
+    def forward(self, x, mask=None):
+        scores = torch.matmul(self.q(x), self.k(x).transpose(-2, -1)).masked_fill(mask == 0, -1e9)
+        return torch.matmul(F.softmax(scores, dim=-1), self.v(x))
+model = Att().to(device)
+mask = torch.tril(torch.ones(8, 8)).to(device)
+---
+loss = F.mse_loss(model(x, mask), y)
+---
+scores = torch.matmul(self.q(x), self.k(x).transpose(-2, -1)).float().masked_fill(mask == 0, -1e9)
+
+=== a mask that is enlarged later
+LINEAR
+mask = (torch.arange(8, device=device) > 4).unsqueeze(1)
+---
+scores = model(x)
+scores = scores.masked_fill(mask, -1e9)
+loss = F.mse_loss(F.softmax(8 * scores, 0), y)
+---
+scores = scores.float().masked_fill(mask, -1e9)
 
 === of unknown precision
 model = nn.Linear(6, 8).to(device)
@@ -787,23 +814,6 @@ loss = h.mean() + fill(Info((h > 0).long())).float().mean()
 ---
 places[:, :1].fill_
 
-=== a mask of a product
-class Att(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.q = nn.Linear(6, 8)
-        self.k = nn.Linear(6, 8)
-        self.v = nn.Linear(6, 1)
-    def forward(self, x, mask=None):
-        scores = torch.matmul(self.q(x), self.k(x).transpose(-2, -1)).masked_fill(mask == 0, -1e9)
-        return torch.matmul(F.softmax(scores, dim=-1), self.v(x))
-model = Att().to(device)
-mask = torch.tril(torch.ones(8, 8)).to(device)
----
-loss = F.mse_loss(model(x, mask), y)
----
-scores =
-
 === compared with the mask
 LINEAR
 mask = (torch.arange(8, device=device) > 4).unsqueeze(1)
@@ -838,16 +848,6 @@ if scores.max().eq(-1e9):
 loss = F.mse_loss(F.softmax(scores, 0), y)
 ---
 if scores.max()
-
-=== a mask that is enlarged later
-LINEAR
-mask = (torch.arange(8, device=device) > 4).unsqueeze(1)
----
-scores = model(x)
-scores = scores.masked_fill(mask, -1e9)
-loss = F.mse_loss(F.softmax(8 * scores, 0), y)
----
-scores = scores.masked
 
 === a lambda
 LINEAR

@@ -40,8 +40,6 @@ LEFT = {
     "a method in place": "s.sub_(1e9 * mask)",
     "a diagonal": "s.fill_diagonal_(-1e9)",
     "limits of a parameter": "s = s.masked_fill(mask, torch.finfo(self.q.weight.dtype).min)",
-    "an attribute": "s = s.masked_fill(mask, Config.fill)",
-    "a number of NumPy": "import numpy\n        s = s.masked_fill(mask, numpy.float32(-1e9))",
     "limits of NumPy": "import numpy\n        s = s.masked_fill(mask, numpy.finfo('f').min)",
 }  # fmt: skip
 ISLANDS = {
@@ -56,9 +54,21 @@ ISLANDS = {
     "limits of another": "r = torch.rand(4, 4)\n        s = s.masked_fill(mask, torch.finfo(r.dtype).min)",
     "a sum with a small number": "s = s / s.sum(1, keepdim=True).mul(1).add(1e-8)",
     "a small number filled in": "s = s.masked_fill(s == 0, 1e-8)",
+    "into what is multiplied by its own transpose": "s = (s @ s.t()).masked_fill(mask, -1e9)",
+}  # fmt: skip
+CASTS = {
+    "an attribute": "s = s.masked_fill(mask, Config.fill)",
+    "a number of NumPy": "import numpy\n        s = s.masked_fill(mask, numpy.float32(-1e9))",
     "an element of a dict": 's = s.masked_fill(mask, LIMITS["fill"])',
     "made of itself": "low = -1e9\n        for j in range(3):\n"
     "            low = max(low, s[:, j].max().item())\n        s = s.clamp(max=low)",
+    "what a call gives": "s = torch.matmul(s, self.k(x).t()[:4]).masked_fill(mask, -1e9)",
+    "in the call of a softmax": "s = F.softmax((s @ self.k(x)[:, :4]).masked_fill(mask, -1e9), dim=-1)",
+}  # fmt: skip
+MULTIPLIED = {
+    "at once": "s = (s * 2).masked_fill(mask, -1e5) @ s * 1e-5",
+    "by name": "s = (s * 2).masked_fill(mask, LIMITS['fill'])\n"
+    "        s = torch.matmul(s, s) * 1e-9",
 }  # fmt: skip
 
 
@@ -76,6 +86,21 @@ def test_in_fp32(name: str) -> None:
     output = migrate_source(source).output
     assert 'with torch.autocast("cuda", enabled=False):' in output
     check_runs(source, output)
+
+
+@pytest.mark.parametrize("name", CASTS)
+def test_cast_where_it_is_used(name: str) -> None:
+    source = HEAD + before(MODEL.format(CASTS[name]))
+    output = migrate_source(source).output
+    assert ".float()" in output and "enabled=False)" not in output
+    check_runs(source, output)
+
+
+@pytest.mark.parametrize("name", MULTIPLIED)
+def test_what_a_product_casts_to_half_again(name: str) -> None:
+    source = HEAD + before(MODEL.format(MULTIPLIED[name]))
+    output = migrate_source(source).output
+    assert ".float().masked_fill" not in output
 
 
 OWN_LIMITS = {

@@ -29,6 +29,7 @@ _ODD_FILLS = operations("holds")
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=", "compare")
 _COMPARING = operations("compares")
 _SUMS = operations("adds")
+_PRODUCTS = operations("product")
 _CAST_DOWN = frozenset(
     ("torch.nn.functional.scaled_dot_product_attention", "torch.baddbmm")
 )
@@ -406,7 +407,10 @@ class Constants(Planner):
         edit = self._bounded(at, value, tensor)
         if edit is not None:
             self.remedies.edit(at.function, edit)
-        elif self.under_autocast or not self.remedies.raise_(of, False):
+        elif (
+            self.under_autocast
+            and (self.goes_into_half(at.function, at.stmt) or self._is_multiplied(at))
+        ) or not self.remedies.raise_(of, False):
             return refusal
         self._settled += ir.walk(at.expr)
         return None
@@ -467,6 +471,47 @@ class Constants(Planner):
                         into.append(call.func.value)
             if not all(self.is_never_half(Made(t, function, stmt)) for t in into):
                 return True
+        return False
+
+    def _is_multiplied(self, at: Made) -> bool:
+        """Whether a product takes what a number is filled into, before any softmax: autocast casts that to
+        half, where the number is infinite."""
+
+        def takes(stmt: ir.Stmt, held: Callable[[ir.Expr], bool]) -> bool:
+            return any(
+                any(map(held, _unsquashed(operand)))
+                for product in parts_of(stmt)
+                if self._is_product(product, at.function)
+                for operand in ir.children(product)
+            )
+
+        if takes(at.stmt, lambda inner: inner is at.expr):
+            return True
+        names = [t for t in at.stmt.targets if isinstance(t, ir.Name)]
+        if not any(one is at.expr for e in at.stmt.exprs for one in _unsquashed(e)):
+            return False
+        for stmt in self.program.statements(at.function):
+            if stmt.line <= at.stmt.line:
+                continue
+            if takes(stmt, names.__contains__):
+                return True
+            if stmt.value is None or not any(
+                map(names.__contains__, _unsquashed(stmt.value))
+            ):
+                for target in stmt.targets:
+                    if target in names:
+                        names.remove(target)
+        return False
+
+    def _is_product(self, expr: ir.Expr, function: str) -> bool:
+        match expr:
+            case ir.Operation(op=op):
+                return op == "@"
+            case ir.Call(func=func):
+                return ir.method_of(expr) in _PRODUCTS or (
+                    bool(self.remedies.modules.of(func, function))
+                    and not self._is_softmax(expr, function)
+                )
         return False
 
     def _is_enlarged(self, function: str, filling: ir.Stmt, fill: ir.Expr) -> bool:
@@ -627,6 +672,14 @@ def _compared(expr: ir.Expr) -> tuple[ir.Expr, ...]:
             given = tuple(arg.value for arg in args[:2])
             return given if len(given) == 2 else (value, *given)
     return ()
+
+
+def _unsquashed(expr: ir.Expr) -> Iterator[ir.Expr]:
+    """The parts of an expression, but for what it takes the softmax of."""
+    yield expr
+    if not isinstance(expr, ir.Call) or ir.last_of(expr.func) not in _SOFTMAX:
+        for child in ir.children(expr):
+            yield from _unsquashed(child)
 
 
 def _is_mask(expr: ir.Expr) -> bool:

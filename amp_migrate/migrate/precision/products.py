@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.catalogue.operations import operations
-from amp_migrate.edit.edits import Island
+from amp_migrate.edit.addresses import steps_to
+from amp_migrate.edit.edits import Island, Upcast
 from amp_migrate.migrate.precision.formulas import squared
 from amp_migrate.migrate.precision.remedies import Found, Remedies
 from amp_migrate.program import ir
@@ -80,6 +81,10 @@ def _isolate(
         if raised is None:
             return False
         edits += raised
+    steps = steps_to(stmt, product) or ()
+    for count in range(len(steps) + 1):
+        # What the product goes into is fp32 now.
+        remedies.edits.pop((function, Upcast(stmt.path, steps[:count])), None)
     remedies.edits.update(dict.fromkeys(edits))
     remedies.halves.made_full.add(id(product))
     return True
