@@ -715,10 +715,12 @@ class Traces:
         return self.is_under(at) and not known
 
     def _any_half(self, at: At, call: ir.Call) -> bool:
-        """Whether a call is given half values, what it binds beforehand included."""
+        """Whether a call is given half values, what a ``partial`` binds beforehand included."""
         func = call.func
         return any(self._with(at, arg.value).half for arg in call.args) or (
-            isinstance(func, ir.Call) and self._any_half(at, func)
+            isinstance(func, ir.Call)
+            and self.program.origin(func.func, at.function) == "functools.partial"
+            and self._any_half(at, func)
         )
 
     def _returned(self, function: str, on: bool, part: Selectors) -> Trace:
