@@ -1365,3 +1365,27 @@ for x, y in loader:
     result = migrate_source(source, path="train.py")
     assert result.output == source
     assert [found.code for found in result.diagnostics] == ["AMP020"]
+
+
+@pytest.mark.parametrize("run", ["model", "model.forward", "compute"])
+def test_what_a_checkpoint_computes_leaves_the_region(run: str) -> None:
+    source = f"""\
+{HEAD}
+from torch.utils.checkpoint import checkpoint
+
+def compute(x):
+    return model(x)
+
+for x, y in loader:
+    optimizer.zero_grad()
+    out = checkpoint({run}, x.to(device), use_reentrant=False)
+    loss = F.mse_loss(out, y.to(device))
+    loss.backward()
+    optimizer.step()
+    with torch.no_grad():
+        print(torch.mm(out, probe.weight.t()).shape)
+"""
+    output = migrate_source(source, path="train.py").output
+    assert output != source
+    assert check_off(source, output) == []
+    assert check_mixed(source, output) == []

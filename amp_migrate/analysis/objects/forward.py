@@ -259,6 +259,10 @@ class Forward:
     def _is_forward(self, call: ir.Call, function: str, level: int) -> bool:
         program = self.program
         origin = program.origin(call.func, function)
+        if origin in vocabulary.RUNS_FIRST and call.args:
+            return self.is_forward(
+                ir.Call(call.args[0].value, call.args[1:]), function, level
+            )
         if origin is not None:
             if origin in _PRODUCTS:
                 return level != MODULES

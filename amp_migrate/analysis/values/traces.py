@@ -16,6 +16,7 @@ from amp_migrate.analysis.objects.forward import MODELS, Forward
 from amp_migrate.analysis.objects.modules import Construction, Modules
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.destinations import DEVICE, kind_of
+from amp_migrate.analysis.tables.vocabulary import RUNS_FIRST
 from amp_migrate.analysis.values.called import Called
 from amp_migrate.analysis.values.halves import Statements
 from amp_migrate.catalogue.operations import operations
@@ -846,6 +847,9 @@ class Traces:
             return found if at.part else _held([found])
         if origin in _COPIES:
             return self._with(at, values[0], at.part)
+        if origin in RUNS_FIRST:
+            run = ir.Call(values[0], call.args[1:], call.line)
+            return self._with(at, run, at.part)
         if origin == "builtins.dict":
             pairs = self._with(at, values[0], (ANY, 1, *at.part[1:]))
             return join((pairs, self._with(at, values[0], at.part)))
