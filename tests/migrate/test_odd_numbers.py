@@ -103,6 +103,38 @@ def test_what_a_product_casts_to_half_again(name: str) -> None:
     assert ".float().masked_fill" not in output
 
 
+NUMBERS = {
+    "an option": "ARGS.fill",
+    "the attributes of the options": 'vars(ARGS)["fill"]',
+    "an option by its name": 'getattr(ARGS, "fill")',
+    "what is missing": 'getattr(ARGS, "none", -1e9)',
+    "what a dict does not have": 'LIMITS.get("none", -1e9)',
+    "of the environment": 'float(os.environ.get("NONE", "-1e9"))',
+    "the smaller one": "min(-1e9, 0.0)",
+    "a power": "-math.pow(10, 9)",
+    "a member": "Kind.LOW.value",
+    "of a lambda": "low()",
+    "one of two": "(0.5 if s is None else -1e9)",
+}
+WHERE = """\
+import argparse, enum, math, os
+parser = argparse.ArgumentParser()
+parser.add_argument("--fill", type=float, default=-1e9)
+ARGS = parser.parse_args([])
+low = lambda: -1e9
+class Kind(enum.Enum):
+    LOW = -1e9
+"""
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_where_a_number_may_come_from(name: str) -> None:
+    body = before(MODEL.format(f"s = s.masked_fill(mask, {NUMBERS[name]})"))
+    output = migrate_source(HEAD + WHERE + body).output
+    assert "finfo(s.dtype).min" in output or "s.float().masked_fill" in output
+    check_runs(HEAD + WHERE + body, output)
+
+
 OWN_LIMITS = {
     "put into it": "r[0] = -torch.finfo(r.dtype).max",
     "filled in": "r = r.masked_fill(mask[0], -torch.finfo(r.dtype).max)",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import operator
+import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from amp_migrate.analysis.objects.points_to import TOO_MANY, PointsTo
 from amp_migrate.analysis.tables.vocabulary import Half
@@ -27,6 +29,17 @@ _PYTHON_LIMITS = {
 }
 
 
+_FOLDS: dict[str, Callable[..., float]] = {
+    "builtins.float": float,
+    "builtins.int": float,
+    "builtins.abs": abs,
+    "builtins.min": min,
+    "builtins.max": max,
+    "math.pow": math.pow,
+}
+_NUMBER = re.compile(r"[-+]?\d+\.?\d*(e[-+]?\d+)?").fullmatch
+
+
 class _Known(defaultdict[Half, dict[tuple[ir.Expr, str], list[float]]]):
     """The answers for one program, which all who ask for one dtype share."""
 
@@ -34,6 +47,20 @@ class _Known(defaultdict[Half, dict[tuple[ir.Expr, str], list[float]]]):
         super().__init__(dict)
         self.cut: set[tuple[ir.Expr, str]] = set()
         """Whose search ended before it had found all."""
+
+
+class _Options(defaultdict[str, list[tuple[ir.Expr, str]]]):
+    """The defaults of a program's command line options, by the names of what they set."""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(list)
+        for function, _, call in program.calls_named("add_argument"):
+            given = {arg.name: arg.value for arg in call.args}
+            flags = [arg.value for arg in call.args if arg.name is None]
+            for flag in [given["dest"]] if "dest" in given else flags:
+                if "default" in given and isinstance(flag, ir.Const):
+                    name = str(flag.value).lstrip("-").replace("-", "_")
+                    self[name].append((given["default"], function))
 
 
 class Numbers:
@@ -45,12 +72,15 @@ class Numbers:
         self.points_to = program.noted(PointsTo)
         self._known = program.noted(_Known)[half]
         self._cut = program.noted(_Known).cut
+        self._options = program.noted(_Options)
         whole = program.whole
         self._whole = None if whole is None else Numbers(whole, half)
 
     def one(self, expr: ir.Expr, function: str) -> float | None:
-        """A number that an expression may be."""
-        return next(iter(self.all(expr, function)), None)
+        """A number that an expression may be, one that half precision does not have rather than another."""
+        found = self.all(expr, function)
+        unheld = (v for v in found if self.half.underflows(v) or self.half.overflows(v))
+        return next(unheld, next(iter(found), None))
 
     def all(self, expr: ir.Expr, function: str) -> list[float]:
         """The numbers that an expression may be, of those that are written somewhere."""
@@ -78,11 +108,20 @@ class Numbers:
         )
 
     def _find(self, expr: ir.Expr, function: str) -> Iterator[float]:
+        match expr:
+            case ir.Call(
+                func=ir.Name(id="getattr"),
+                args=(ir.Arg(value=of), ir.Arg(value=ir.Const(value=str(name)))),
+            ):
+                expr = ir.Attr(of, name)
+            case ir.Call(func=ir.Attr(attr="get")) if len(expr.args) == 2:
+                yield from self.all(expr.args[1].value, function)
         for one in self.points_to.of(expr, function):
             value, at = one.expr, one.function
             if one.name == TOO_MANY:
                 self._cut.add((expr, function))
             if one.fields:
+                yield from self._of_part(value, one.fields[-1][1], at)
                 # A limit, of the result of a call.
                 value = ir.Attr(value, str(one.fields[0][1]))
             number = _folded(value)
@@ -95,6 +134,55 @@ class Numbers:
                     yield from (-n for n in self.all(value.operands[0], at))
                 elif self.is_nearly_one(value, at):
                     yield 1.0
+            elif isinstance(value, ir.Call):
+                yield from self._of_call(value, at)
+
+    def _of_part(self, of: ir.Expr, name: object, function: str) -> Iterator[float]:
+        """What is under a name in what an expression makes: an option of the command line, a member of an
+        ``Enum``, an entry that a ``defaultdict`` makes."""
+        match of:
+            case ir.Call(
+                func=ir.Attr(attr="parse_args" | "parse_known_args")
+                | ir.Name(id="vars")
+            ):
+                for default, at in self._options.get(str(name), ()):
+                    yield from self.all(default, at)
+            case ir.Call(func=func, args=(ir.Arg(value=ir.Deferred(body=body)), *_)):
+                if self.program.origin(func, function) == "collections.defaultdict":
+                    yield from self.all(body, function)
+            case ir.Call():
+                return
+            case _ if name == "value":
+                yield from self.all(of, function)
+
+    def _of_call(self, call: ir.Call, function: str) -> Iterator[float]:
+        """What arithmetic comes to, or a call gives in place of what is missing."""
+        origin = self.program.origin(call.func, function)
+        values = [arg.value for arg in call.args]
+        fold = _FOLDS.get(origin or "")
+        if fold is not None:
+            known = [self.all(value, function)[:1] for value in values]
+            if origin == "builtins.float" and values and not known[0]:
+                known = [[float(t)] for t in self._texts(values[0]) if _NUMBER(t)][:1]
+            if known and all(known):
+                yield fold(*(number for (number,) in known))
+        elif (default := self._default(call)) is not None:
+            yield from self.all(default, function)
+        elif isinstance(call.func, ir.Name) and not call.args:
+            for one in self.points_to.of(call.func, function):
+                if isinstance(one.expr, ir.Deferred):
+                    yield from self.all(one.expr.body, one.function)
+
+    @staticmethod
+    def _default(call: ir.Call) -> ir.Expr | None:
+        """``-1e9`` of ``getattr(args, "fill", -1e9)`` and ``options.get("fill", -1e9)``"""
+        count = {"getattr": 3, "get": 2, "getenv": 2}.get(ir.last_of(call.func) or "")
+        return call.args[-1].value if len(call.args) == count else None
+
+    def _texts(self, expr: ir.Expr) -> Iterator[str]:
+        default = self._default(expr) if isinstance(expr, ir.Call) else expr
+        if isinstance(default, ir.Const) and isinstance(default.value, str):
+            yield default.value
 
     def _fp32_limit(self, expr: ir.Expr, function: str) -> float | None:
         """``torch.finfo(torch.float32).min``, ``sys.maxsize``."""
