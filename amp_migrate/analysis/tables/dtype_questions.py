@@ -21,6 +21,7 @@ _CASTS = frozenset("to type astype".split())
 _DTYPE = re.compile(r"torch\.(u?int\d*|b?float\d*|double|half|long|short|u?char|bool)")
 _TYPED = re.compile(r"torch\.(cuda\.)?[A-Z]\w+Tensor")
 _CUDA_FLOATS = "torch.cuda.FloatTensor"
+_HALVES = frozenset(("torch.float16", "torch.half", "torch.bfloat16"))
 _RANGES = frozenset(("torch.finfo", "torch.iinfo"))
 _ABOUT_SHAPES = frozenset(
     """shape ndim is_cuda device requires_grad size dim numel is_contiguous isinstance len stride
@@ -73,7 +74,10 @@ def tested(
                     continue
                 case ir.Attr(value=tensor, attr="dtype"):
                     yield tensor
-                case ir.Name(id=name):
+                case ir.Name(id=name) if not any(
+                    program.origin(one, function) in _HALVES for one in inner.operands
+                ):
+                    # What asks whether it is half is made for that.
                     for made in program.defined(name, function):
                         match made.value:
                             case ir.Attr(value=tensor, attr="dtype") if (
@@ -160,8 +164,7 @@ def _rescues(program: Program, function: str, stmt: ir.Stmt) -> bool:
 def _tells_half(program: Program, test: ir.Expr, function: str) -> bool:
     match test:
         case ir.Operation(op="==" | "is", operands=(ir.Attr(attr="dtype"), named)):
-            origin = program.origin(named, function)
-            return origin in ("torch.float16", "torch.half", "torch.bfloat16")
+            return program.origin(named, function) in _HALVES
     return False
 
 

@@ -8,6 +8,7 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from amp_migrate.analysis.objects.points_to import TOO_MANY, PointsTo
 from amp_migrate.analysis.tables.vocabulary import Half
@@ -155,7 +156,7 @@ class Numbers:
             case _ if name == "value":
                 yield from self.all(of, function)
 
-    def _of_call(self, call: ir.Call, function: str) -> Iterator[float]:
+    def _of_call(self, call: ir.Call, function: str) -> list[float]:
         """What arithmetic comes to, or a call gives in place of what is missing."""
         origin = self.program.origin(call.func, function)
         values = [arg.value for arg in call.args]
@@ -164,14 +165,20 @@ class Numbers:
             known = [self.all(value, function)[:1] for value in values]
             if origin == "builtins.float" and values and not known[0]:
                 known = [[float(t)] for t in self._texts(values[0]) if _NUMBER(t)][:1]
-            if known and all(known):
-                yield fold(*(number for (number,) in known))
+            # `max(*pair)`, and powers that are no numbers
+            with suppress(TypeError, ValueError, OverflowError):
+                if known and all(known):
+                    return [fold(*(number for (number,) in known))]
         elif (default := self._default(call)) is not None:
-            yield from self.all(default, function)
+            return self.all(default, function)
         elif isinstance(call.func, ir.Name) and not call.args:
-            for one in self.points_to.of(call.func, function):
-                if isinstance(one.expr, ir.Deferred):
-                    yield from self.all(one.expr.body, one.function)
+            return [
+                number
+                for one in self.points_to.of(call.func, function)
+                if isinstance(one.expr, ir.Deferred)
+                for number in self.all(one.expr.body, one.function)
+            ]
+        return []
 
     @staticmethod
     def _default(call: ir.Call) -> ir.Expr | None:

@@ -160,7 +160,16 @@ class Leaving:
         func = call.func
         origin = self.program.origin(func, function)
         values = [arg.value for arg in call.args if not arg.star]
-        spread = [arg.value for arg in call.args if arg.star]
+        spread = [
+            arg.value
+            for arg in call.args
+            if arg.star
+            # Of what comes out of sight it is not known which element is meant.
+            and not (
+                isinstance(arg.value, ir.Name)
+                and self.program.is_param(function, arg.value.id)
+            )
+        ]
         if origin == "builtins.map" and len(values) > 1:
             func, origin, spread = values[0], None, values[1:]
         if (
