@@ -1,4 +1,6 @@
-"""Code that only looks at the optimizers of a collection, one by one: ``[StepLR(o, 2) for o in opts]``."""
+"""Code that only looks at what it is given: at the optimizers of a collection, one by one,
+``[StepLR(o, 2) for o in opts]``, or at what it reads out of an object, ``count(model.net)``.
+"""
 
 from __future__ import annotations
 
@@ -230,8 +232,8 @@ _MOST_MENTIONS = 60
 
 
 class GoesNoFurther:
-    """Whether what is read out of an object is only compared, counted or shown: it gets into no other
-    object, and nothing is done to it. For one program."""
+    """Tells of one program whether what is read out of an object is only compared, counted or shown: it gets
+    into no other object, and nothing is done to it."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
