@@ -1351,6 +1351,8 @@ for x, y in loader:
     [
         'assert str(h.dtype) == "torch.float32"',
         "d = h.dtype; assert d == torch.float32",
+        "assert h.type() == x.type()",
+        "assert h.element_size() == 4",
     ],
 )
 def test_a_question_for_a_dtype_that_is_kept_or_written_out(test: str) -> None:

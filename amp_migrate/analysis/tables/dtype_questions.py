@@ -47,11 +47,19 @@ def tested(
                     yield inner.args[0].value
         if not isinstance(inner, ir.Operation) or inner.op not in _TESTS:
             continue
-        if ir.Const(_CUDA_FLOATS) in inner.operands:
-            for operand in inner.operands:
-                match operand:
-                    case ir.Call(func=ir.Attr(value=tensor, attr="type"), args=()):
-                        yield tensor
+        # Of what is compared with the name of another type it does not matter.
+        is_name = any(isinstance(one, ir.Const) for one in inner.operands)
+        for operand in inner.operands:
+            match operand:
+                case ir.Call(
+                    func=ir.Attr(value=tensor, attr="type" | "element_size" as attr),
+                    args=(),
+                ) if (
+                    attr == "element_size"
+                    or not is_name
+                    or ir.Const(_CUDA_FLOATS) in inner.operands
+                ):
+                    yield tensor
         for operand in inner.operands:
             match operand:
                 case ir.Call(
