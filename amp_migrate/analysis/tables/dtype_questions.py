@@ -60,8 +60,6 @@ def tested(
                     or ir.Const(_CUDA_FLOATS) in inner.operands
                 ):
                     yield tensor
-        for operand in inner.operands:
-            match operand:
                 case ir.Call(
                     func=ir.Name(id="str"),
                     args=(ir.Arg(value=ir.Attr(value=tensor, attr="dtype")),),

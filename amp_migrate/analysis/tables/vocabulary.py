@@ -100,6 +100,10 @@ class Half:
         """Whether it would be 0, and is not."""
         return 0 < abs(value) < self.smallest
 
+    def lacks(self, value: float) -> bool:
+        """Whether it would be infinite or 0, and is neither."""
+        return self.overflows(value) or self.underflows(value)
+
 
 HALVES = {
     "float16": Half(65504.0, 5.97e-8, 2**-12),

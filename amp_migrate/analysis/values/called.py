@@ -38,7 +38,7 @@ class Called:
         program = self.program
         for call in calls_of(stmt):
             yield from program.callees(call, function)
-            for expr, where, _ in self.held(call, function, stmt):
+            for expr, where, _ in self.held(call.func, function, stmt):
                 for ref in program.resolve(expr, where):
                     if ref.kind == "function":
                         yield ref.name
@@ -55,10 +55,10 @@ class Called:
                             yield ref.name
 
     def held(
-        self, call: ir.Call, function: str, stmt: ir.Stmt
+        self, func: ir.Expr, function: str, stmt: ir.Stmt
     ) -> Iterator[tuple[ir.Expr, str, ir.Stmt | None]]:
         """What a variable, a field or an element holds that is called: where that is written."""
-        program, func = self.program, call.func
+        program = self.program
         if isinstance(func, ir.Attr):
             classes = program.instance_classes(func.value, function)
             for made in program.noted(Given).to(classes, func.attr, []):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -38,7 +37,6 @@ _FOLDS: dict[str, Callable[..., float]] = {
     "builtins.max": max,
     "math.pow": math.pow,
 }
-_NUMBER = re.compile(r"[-+]?\d+\.?\d*(e[-+]?\d+)?").fullmatch
 
 
 class _Known(defaultdict[Half, dict[tuple[ir.Expr, str], list[float]]]):
@@ -80,8 +78,7 @@ class Numbers:
     def one(self, expr: ir.Expr, function: str) -> float | None:
         """A number that an expression may be, one that half precision does not have rather than another."""
         found = self.all(expr, function)
-        unheld = (v for v in found if self.half.underflows(v) or self.half.overflows(v))
-        return next(unheld, next(iter(found), None))
+        return next(filter(self.half.lacks, found), next(iter(found), None))
 
     def all(self, expr: ir.Expr, function: str) -> list[float]:
         """The numbers that an expression may be, of those that are written somewhere."""
@@ -103,20 +100,12 @@ class Numbers:
             # Where less is done, it is none, either.
             if (expr, function) not in whole._cut:
                 return False
-        return any(
-            self.half.underflows(value) or self.half.overflows(value)
-            for value in self.all(expr, function)
-        )
+        return any(map(self.half.lacks, self.all(expr, function)))
 
     def _find(self, expr: ir.Expr, function: str) -> Iterator[float]:
-        match expr:
-            case ir.Call(
-                func=ir.Name(id="getattr"),
-                args=(ir.Arg(value=of), ir.Arg(value=ir.Const(value=str(name)))),
-            ):
-                expr = ir.Attr(of, name)
-            case ir.Call(func=ir.Attr(attr="get")) if len(expr.args) == 2:
-                yield from self.all(expr.args[1].value, function)
+        if isinstance(expr, ir.Call):
+            # Points-to looks into what it is called on instead.
+            yield from self._of_call(expr, function)
         for one in self.points_to.of(expr, function):
             value, at = one.expr, one.function
             if one.name == TOO_MANY:
@@ -135,7 +124,7 @@ class Numbers:
                     yield from (-n for n in self.all(value.operands[0], at))
                 elif self.is_nearly_one(value, at):
                     yield 1.0
-            elif isinstance(value, ir.Call):
+            elif isinstance(value, ir.Call) and value is not expr:
                 yield from self._of_call(value, at)
 
     def _of_part(self, of: ir.Expr, name: object, function: str) -> Iterator[float]:
@@ -162,15 +151,24 @@ class Numbers:
         values = [arg.value for arg in call.args]
         fold = _FOLDS.get(origin or "")
         if fold is not None:
+            match values:
+                case [ir.Call() as inner] if origin == "builtins.float":
+                    # A text, perhaps, as that of an environment is.
+                    text = ir.Arg(self._default(inner) or inner)
+                    number = _folded(ir.Call(call.func, (text,)))
+                    if number is not None:
+                        return [number]
             known = [self.all(value, function)[:1] for value in values]
-            if origin == "builtins.float" and values and not known[0]:
-                known = [[float(t)] for t in self._texts(values[0]) if _NUMBER(t)][:1]
             # `max(*pair)`, and powers that are no numbers
             with suppress(TypeError, ValueError, OverflowError):
                 if known and all(known):
                     return [fold(*(number for (number,) in known))]
         elif (default := self._default(call)) is not None:
             return self.all(default, function)
+        elif origin == "builtins.getattr" and len(values) == 2:
+            of, name = values
+            if isinstance(name, ir.Const):
+                return self.all(ir.Attr(of, str(name.value)), function)
         elif isinstance(call.func, ir.Name) and not call.args:
             return [
                 number
@@ -185,11 +183,6 @@ class Numbers:
         """``-1e9`` of ``getattr(args, "fill", -1e9)`` and ``options.get("fill", -1e9)``"""
         count = {"getattr": 3, "get": 2, "getenv": 2}.get(ir.last_of(call.func) or "")
         return call.args[-1].value if len(call.args) == count else None
-
-    def _texts(self, expr: ir.Expr) -> Iterator[str]:
-        default = self._default(expr) if isinstance(expr, ir.Call) else expr
-        if isinstance(default, ir.Const) and isinstance(default.value, str):
-            yield default.value
 
     def _fp32_limit(self, expr: ir.Expr, function: str) -> float | None:
         """``torch.finfo(torch.float32).min``, ``sys.maxsize``."""

@@ -640,9 +640,8 @@ class Traces:
     def _held_in(self, at: At, func: ir.Expr) -> list[Trace]:
         """What functions give that are called by what holds them: ``make(h)()``, ``step = lambda: h``."""
         found = []
-        call = ir.Call(func, ())
         called = self.program.noted(Called)
-        for expr, function, stmt in called.held(call, at.function, at.stmt):
+        for expr, function, stmt in called.held(func, at.function, at.stmt):
             if isinstance(expr, ir.Deferred) and stmt is not None:
                 body = At(expr.body, function, stmt, self.is_under(at), at.part)
                 found.append(self._of(body))

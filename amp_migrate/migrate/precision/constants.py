@@ -6,7 +6,6 @@ A mask of -1e9 becomes the smallest number that the tensor's own dtype holds, wh
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 
 from amp_migrate.analysis.objects.flow import Made
@@ -176,7 +175,7 @@ class Constants(Planner):
             case ir.Display(items=[_, *_]), ir.Attr(value=like, attr="dtype"):
                 of = Made(like, function, stmt)
                 unheld = any(
-                    self.half.underflows(value) or self.half.overflows(value)
+                    self.half.lacks(value)
                     for inner in ir.walk(call.args[0].value)
                     for value in self.numbers.all(inner, function)
                 )
@@ -266,7 +265,7 @@ class Constants(Planner):
         for inner in inside:
             if isinstance(inner, (ir.Const, ir.Operation)):
                 for value in self.numbers.all(inner, at.function):
-                    if self.half.overflows(value) and abs(value) != math.inf:
+                    if self.half.overflows(value):
                         return value
         if depth < _MOST_NAMES:
             for inner in inside:

@@ -292,7 +292,7 @@ class Hazards:
     def _lambdas(self, function: str, stmt: ir.Stmt) -> Iterator[tuple[str, ir.Stmt]]:
         """The statements that make the lambdas which a statement calls."""
         for call in calls_of(stmt):
-            for expr, where, made in self._called.held(call, function, stmt):
+            for expr, where, made in self._called.held(call.func, function, stmt):
                 if not isinstance(expr, ir.Deferred):
                     continue
                 if made is not None:
