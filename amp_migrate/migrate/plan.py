@@ -258,13 +258,21 @@ def _plan_cluster(
             groups.append(group)
             continue
         parts = planner.parts(group)
-        for part in parts:
+
+        def plan(number: int, parts: list[Group] = parts) -> Refusal | None:
+            part = joined(parts[number])
             part.refusal = left.get(id(part.loops[0]))
             if part.refusal is None:
                 planner.plan(part)
+                planner.forget([part])
+            return part.refusal
+
+        # Of what is planned elsewhere only the refusals come back; the others are planned together.
+        for part, refusal in zip(parts, shared(plan, len(parts)), strict=True):
+            part.refusal = refusal
         groups += parts or [group]
     good = [group for group in groups if group.refusal is None]
-    if len(good) < 2:
+    if not good or (len(good) == 1 and good[0].placement is not None):
         return groups
     planner.forget(good)
     together = joined(*good)
