@@ -60,6 +60,9 @@ CASTS = {
     "an attribute": "s = s.masked_fill(mask, Config.fill)",
     "a number of NumPy": "import numpy\n        s = s.masked_fill(mask, numpy.float32(-1e9))",
     "an element of a dict": 's = s.masked_fill(mask, LIMITS["fill"])',
+    "the resolution of a dtype": "import numpy\n"
+    "        s = s / (s.amax(1, keepdim=True) + numpy.finfo(float).eps)",
+    "the smallest number": "import numpy\n        s = s + numpy.finfo(numpy.float32).tiny.item()",
     "made of itself": "low = -1e9\n        for j in range(3):\n"
     "            low = max(low, s[:, j].max().item())\n        s = s.clamp(max=low)",
     "what a call gives": "s = torch.matmul(s, self.k(x).t()[:4]).masked_fill(mask, -1e9)",

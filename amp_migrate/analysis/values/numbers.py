@@ -16,10 +16,17 @@ from amp_migrate.program.link import Program
 
 FP32_NEXT_TO_ONE = 2**-25
 _FP32_LIMITS = {
+    "eps": 2**-23,
     "min": -3.4028234663852886e38,
     "max": 3.4028234663852886e38,
     "tiny": 1.1754943508222875e-38,
     "smallest_normal": 1.1754943508222875e-38,
+}
+_FP64_LIMITS = {
+    "eps": sys.float_info.epsilon,
+    "min": -sys.float_info.max,
+    "max": sys.float_info.max,
+    "tiny": sys.float_info.min,
 }
 _PYTHON_LIMITS = {
     "sys.maxsize": float(sys.maxsize),
@@ -149,6 +156,8 @@ class Numbers:
         """What arithmetic comes to, or a call gives in place of what is missing."""
         origin = self.program.origin(call.func, function)
         values = [arg.value for arg in call.args]
+        if isinstance(call.func, ir.Attr) and call.func.attr == "item" and not values:
+            return self.all(call.func.value, function)
         fold = _FOLDS.get(origin or "")
         if fold is not None:
             match values:
@@ -185,19 +194,23 @@ class Numbers:
         return call.args[-1].value if len(call.args) == count else None
 
     def _fp32_limit(self, expr: ir.Expr, function: str) -> float | None:
-        """``torch.finfo(torch.float32).min``, ``sys.maxsize``."""
+        """``torch.finfo(torch.float32).min``, ``numpy.finfo(float).eps``, ``sys.maxsize``."""
         known = _PYTHON_LIMITS.get(self.program.origin(expr, function) or "")
         if known is not None:
             return known
         if not isinstance(expr, ir.Attr) or not isinstance(expr.value, ir.Call):
             return None
-        if self.program.origin(expr.value.func, function) != "torch.finfo":
-            return None
-        if not all(
-            _says_fp32(self.program, a.value, function) for a in expr.value.args
-        ):
-            return None
-        return _FP32_LIMITS.get(expr.attr)
+        origin = self.program.origin(expr.value.func, function)
+        args = [arg.value for arg in expr.value.args]
+        if origin == "numpy.finfo" and len(args) == 1:
+            dtype = self.program.origin(args[0], function)
+            if dtype in ("builtins.float", "numpy.float64"):
+                return _FP64_LIMITS.get(expr.attr)
+            return _FP32_LIMITS.get(expr.attr) if dtype == "numpy.float32" else None
+        if origin == "torch.finfo":
+            if all(_says_fp32(self.program, arg, function) for arg in args):
+                return _FP32_LIMITS.get(expr.attr)
+        return None
 
     def is_nearly_one(self, expr: ir.Expr, function: str) -> bool:
         """``1 - 1e-6``, or ``0.999999``."""

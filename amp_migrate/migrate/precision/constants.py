@@ -73,7 +73,12 @@ class Constants(Planner):
             return found
         for inner in parts_of(stmt):
             at = Made(inner, function, stmt)
-            if isinstance(inner, ir.Call):
+            if isinstance(inner, ir.Attr) and isinstance(inner.value, ir.Call):
+                limits = self.numbers.all(inner, function)
+                if limits and not any(map(self.half.overflows, limits)):
+                    # The eps of a dtype is a number like another.
+                    self._settled.append(inner.value)
+            elif isinstance(inner, ir.Call):
                 found = self._of_call(at, inner)
             elif isinstance(inner, ir.Operation):
                 found = self._of_operation(at, inner)
