@@ -451,3 +451,82 @@ def test_what_only_decides_is_no_part_of_the_loss() -> None:
     assert result.output.count("with torch.autocast(") == 1
     assert "            loss = self.check(batches)" in result.output
     check_runs(source, result.output)
+
+
+_EPISODES = """\
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.distributions import Categorical
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+torch.manual_seed(0)
+class Memory:
+    def __init__(self):
+        self.kept = []
+        self.rewards = []
+class Policy(Memory, nn.Module):
+    def __init__(self):
+        nn.Module.__init__(self)
+        Memory.__init__(self)
+        self.actor = nn.Linear(8, 2)
+        self.critic = nn.Linear(8, 1)
+    def forward(self, x):
+        return F.softmax(self.actor(x), dim=-1), self.critic(x)
+policy = Policy().to(device)
+memory = KEEPER
+optimizer = torch.optim.Adam(policy.parameters(), lr=0.01)
+def act(state):
+    probs, value = policy(state)
+    chosen = Categorical(probs)
+    action = chosen.sample()
+    KEEPS
+    return action.item()
+def learn():
+    loss = 0
+    for KEPT, reward in zip(memory.kept, memory.rewards):
+        loss = loss + LOSS
+    optimizer.zero_grad()
+    loss.sum().backward()
+    optimizer.step()
+    del memory.kept[:], memory.rewards[:]
+for episode in range(3):
+    for turn in range(4):
+        act(torch.randn(1, 8).to(device))
+        memory.rewards.append(1.0 + turn)
+    learn()
+    print(policy.actor.weight.sum().item())
+"""
+_KEPT = {
+    "by the policy": (
+        "policy",
+        "memory.kept.append(chosen.log_prob(action))",
+        "log_prob",
+        "-log_prob * reward",
+    ),
+    "by another object, in pairs": (
+        "Memory()",
+        "memory.kept.append((chosen.log_prob(action), value))",
+        "(log_prob, value)",
+        "(value - reward).pow(2) - log_prob * (reward - value.item())",
+    ),
+    "several at once": (
+        "Memory()",
+        "memory.kept.extend([value])",
+        "value",
+        "F.smooth_l1_loss(value, torch.full_like(value, reward))",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _KEPT)
+def test_a_region_where_another_object_is_given_what_a_loss_is_made_of(
+    name: str,
+) -> None:
+    keeper, keeps, kept, loss = _KEPT[name]
+    source = _EPISODES.replace("KEEPER", keeper).replace("KEEPS", keeps)
+    source = source.replace("KEPT", kept).replace("LOSS", loss)
+    result = migrate_source(source, path="train.py")
+    acting = result.output.split("def act")[1].split("def learn")[0]
+    assert acting.count("with torch.autocast(") == 1
+    assert "        act(torch" in result.output
+    check_runs(source, result.output)

@@ -733,9 +733,10 @@ class Regions:
                 runs += self._runs_before(site.caller, site.stmt, reads, found)
         inside = self._called_in(before)
         runs += self._runs_to_attributes(function, needed, found, inside, set())
-        for attr in self._attributes(function, needed) if not whole else ():
-            assert own is not None
-            runs += self._runs_to_kept(attr, own[1], function)
+        if not whole:
+            kept = {(own[1], a) for a in self._attributes(function, needed) if own}
+            for class_name, attr in sorted(kept | self._kept_by_others(function)):
+                runs += self._runs_to_kept(attr, class_name, function)
         outer = {
             v
             for v in needed
@@ -801,7 +802,11 @@ class Regions:
                 if self._is_loop_over_data(definition):
                     continue
                 seen.add((at, stmt.path))
-                made = [] if at in inside else self._runs_to(at, stmt, found)
+                made = (
+                    []
+                    if at in inside
+                    else self._runs_to(at, stmt, self.forward.reads(stmt, at), found)
+                )
                 runs += made
                 if not any(self._computes(run) for run in made):
                     more = self.forward.reads(stmt, at)
@@ -829,17 +834,44 @@ class Regions:
             for outer in self.program.control(function).around(stmt.path)
         )
 
+    def _kept_by_others(self, function: str) -> set[tuple[str, str]]:
+        """The attributes of other instances that a loss is made of, by what was followed of it, each with
+        its class: ``policy.log_probs``."""
+        own = self.program.self_class(function)
+        read = {
+            variable
+            for found in self._slices
+            if found.function == function
+            for variable in found.read | found.needed
+        }
+        return {
+            (class_name, inner.attr)
+            for stmt in self.program.statements(function)
+            for inner in parts_of(stmt)
+            if isinstance(inner, ir.Attr)
+            and (own is None or inner.value != ir.Name(own[0]))
+            and self.forward.variable(inner, function) in read
+            for class_name in self.program.instance_classes(inner.value, function)
+        }
+
     def _runs_to_kept(self, attr: str, class_name: str, function: str) -> list[Run]:
-        """Runs that end with what other methods add to a list of the instance: ``self.log_probs``."""
+        """Runs that end with what other functions add to a list of an instance: ``self.log_probs``."""
         runs: list[Run] = []
         family = self.program.family(class_name)
         for adds in _ADDS:
             for other, stmt, call in self.program.calls_named(adds):
-                own = self.program.self_class(other)
-                if own is None or own[1] not in family or other == function:
-                    continue
-                if call.func == ir.Attr(ir.Attr(ir.Name(own[0]), attr), adds):
-                    runs += self._runs_to(other, stmt, True)
+                match call.func:
+                    case ir.Attr(value=ir.Attr(value=whose, attr=named)) if (
+                        named == attr and other != function
+                    ):
+                        classes = self.program.instance_classes(whose, other)
+                        if not family.isdisjoint(classes):
+                            needed = {
+                                variable
+                                for arg in call.args
+                                for variable in self.forward.reads_of(arg.value, other)
+                            }
+                            runs += self._runs_to(other, stmt, needed, True)
         return runs
 
     def _runs_before_step(self, function: str, outer: set[str]) -> list[Run]:
@@ -860,15 +892,16 @@ class Regions:
             return False
         return not self.forward.in_expression(stmt.value, definition.function)
 
-    def _runs_to(self, function: str, stmt: ir.Stmt, modules_only: bool) -> list[Run]:
-        """Runs that end with a statement which makes a loss."""
+    def _runs_to(
+        self, function: str, stmt: ir.Stmt, needed: set[str], modules_only: bool
+    ) -> list[Run]:
+        """Runs that end with a statement which makes a loss of some variables."""
         scope = self.program.functions[function]
         found = _Slice(function, set(), {stmt.path})
         if self.forward.in_statement(stmt, function) and not self._kept_out_in(
             stmt, function
         ):
             found.forward.add(stmt.path)
-        needed = self.forward.reads(stmt, function)
         found.read |= needed
         self._slices.append(found)
         siblings, index = self._siblings(scope, stmt.path)
