@@ -14,6 +14,11 @@ for i, (x, y) in enumerate(data):
     opt.step()
 """
 SGD = "opt = torch.optim.SGD(model.parameters(), lr=0.1)"
+GROUPS = """\
+opt = torch.optim.SGD(
+    [{"params": model[0].parameters()}, {"params": model[2].parameters(), "lr": 0.05}],
+    lr=0.1,
+)"""
 CLIP = "nn.utils.clip_grad_norm_(model.parameters(), 1.0)"
 
 
@@ -375,6 +380,15 @@ CLEARED = {
         SGD,
         "for p in model.parameters():\n        if p.grad is not None:\n            del p.grad",
     ),
+    "its only group": (
+        SGD,
+        'for p in opt.param_groups[0]["params"]:\n        p.grad = None',
+    ),
+    "each of its groups": (
+        GROUPS,
+        'for g in opt.param_groups:\n        for p in g["params"]:\n'
+        "            p.grad = None",
+    ),
     "its other name": (f"net = model\n{SGD}", "net.zero_grad()"),
     "two models, one by one": (
         "head = nn.Linear(3, 3).to(device)\n"
@@ -447,6 +461,42 @@ NOT_CLEARED = {
         "for p in model.parameters():\n        if p.dim() > 1:\n            continue\n"
         "        p.grad = None",
     ),
+    "one of its groups": (
+        GROUPS,
+        'for p in opt.param_groups[0]["params"]:\n        p.grad = None',
+    ),
+    "one of its groups, by name": (
+        f"{GROUPS}\ngroup = opt.param_groups[1]",
+        'for p in group["params"]:\n        p.grad = None',
+    ),
+    "some of its groups": (
+        GROUPS,
+        'for g in opt.param_groups[1:]:\n        for p in g["params"]:\n'
+        "            p.grad = None",
+    ),
+    "some of each group": (
+        GROUPS,
+        'for g in opt.param_groups:\n        for p in g["params"][1:]:\n'
+        "            p.grad = None",
+    ),
+    "one of a group": (SGD, 'opt.param_groups[0]["params"][0].grad = None'),
+    "what was there before a group came": (
+        "opt = torch.optim.SGD(model[0].parameters(), lr=0.1)\n"
+        'opt.add_param_group({"params": model[2].parameters()})',
+        "model[0].zero_grad()",
+    ),
+    "as many as there are numbers": (
+        SGD,
+        "for p, _ in zip(model.parameters(), range(2)):\n        p.grad = None",
+    ),
+    "those of no part": (
+        SGD,
+        "for p in model.parameters(recurse=False):\n        p.grad = None",
+    ),
+    "the last of a loop": (
+        f"{SGD}\nfor p in model.parameters():\n    pass",
+        "p.grad = None",
+    ),
     "the first": (SGD, "p = next(model.parameters())\n    p.grad = None"),
     "one of two models": (
         "head = nn.Linear(3, 3).to(device)\n"
@@ -463,6 +513,16 @@ NOT_CLEARED = {
 
 def with_zeroing(birth: str, zeroing: str) -> str:
     return program(birth, "pass").replace("opt.zero_grad()", zeroing)
+
+
+def test_some_gradients_that_are_dropped_behind_a_clip() -> None:
+    touch = f"""{CLIP}
+    for name, p in model.named_parameters():
+        if i < 2 and "2" in name:
+            p.grad = None"""
+    output = migrated(program(SGD, touch))
+    assert "    scaler.unscale_(opt)" in output
+    assert "\n    scaler.step(opt)\n    scaler.update()\n" in output
 
 
 def test_a_clip_over_a_module_that_is_made_of_those_of_two_optimizers() -> None:

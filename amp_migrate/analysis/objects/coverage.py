@@ -464,7 +464,7 @@ class Coverage:
         """The same, of what targets stand for."""
         cleared: set[Identity] = set()
         for found in dropped:
-            if found.groups:
+            if found.every:
                 return True
             cleared |= {one for one in found.whole if not self._is_of_several(one)}
         with self._on(way or {}):
@@ -481,7 +481,27 @@ class Coverage:
             held.complete
             and held.all
             and all(any(within(one, c) for c in cleared) for one in held.all)
-            for held in alive.values()
+            for held in (*alive.values(), *self._later)
+        )
+
+    @cached_property
+    def _later(self) -> list[Held]:
+        """What the optimizers are given by ``add_param_group()``."""
+        return [
+            self._of(call.args[0].value, function, stmt, 0)
+            for function, stmt, call in self.program.calls_named("add_param_group")
+            if call.args
+            and isinstance(call.func, ir.Attr)
+            and self._is_own(self.optimizers.slot(call.func.value, function))
+        ]
+
+    @cached_property
+    def _has_one_group(self) -> bool:
+        """Whether the optimizers are made with a list of parameters, not with one of groups."""
+        return not self.program.calls_named("add_param_group") and all(
+            isinstance(given := parameters_of(birth.call), ir.Call)
+            and ir.last_of(given.func) in ("parameters", "filter")
+            for birth in self.births
         )
 
     def _with_parts(self, some: set[Identity]) -> set[Identity]:
@@ -636,17 +656,20 @@ class Coverage:
         match expr:
             case ir.Attr(attr="param_groups", value=value):
                 own = self._is_own(self.optimizers.slot(value, function))
-                return Held(groups=own, complete=own)
+                return Held(groups=own, every=own, complete=own)
             case ir.Attr() if listed := self._of_attribute(expr, function, depth):
                 return listed
             case ir.Attr(attr="params", value=value) if self._is_self(value, function):
                 pass
             case ir.Attr(attr="params" | "grad" | "data", value=value):
                 return self._of(value, function, stmt, depth + 1)
-            case ir.Item(value=value):
+            case ir.Item(value=value, key=key):
                 inner = self._of(value, function, stmt, depth + 1)
                 if inner.groups:
-                    return inner
+                    alone = isinstance(value, ir.Attr) and self._has_one_group
+                    if key == ir.Const("params") or (alone and key == ir.Const(0)):
+                        return inner
+                    return as_parts(inner, None)
             case ir.Call():
                 return self._of_call(expr, function, stmt, depth)
             case ir.Operation(op="if", operands=(_, *chosen)):
@@ -699,7 +722,11 @@ class Coverage:
             "named_parameters",
         ):
             identities = self.identities(func.value, function, stmt)
-            return Held(whole=set(identities), complete=bool(identities))
+            held = Held(whole=set(identities), complete=bool(identities))
+            own = any(arg.name == "recurse" for arg in call.args) or (
+                func.attr == "parameters" and call.args
+            )
+            return as_parts(held, None) if own else held
         if isinstance(func, ir.Attr) and func.attr in ("values", "items"):
             return self._of(func.value, function, stmt, depth + 1)
         group = call.argument(0, "params") if origin == "builtins.dict" else None
@@ -722,6 +749,9 @@ class Coverage:
                 held = Held()
                 for one in known or lists:
                     held.join(one)
+                if origin == "builtins.zip" and len(known) < len(lists):
+                    # The other list may end before.
+                    return as_parts(held, None)
                 return held
             held = self._joined(values, function, stmt, depth)
             return as_parts(held, None) if origin == "builtins.next" else held
@@ -856,6 +886,9 @@ class Coverage:
                 continue
             known = True
             one = self._of(value, definition.function, stmt, depth + 1)
+            if stmt.kind == "for" and at.path[: len(stmt.path)] != stmt.path:
+                # The last one, behind its loop.
+                one = as_parts(one, None)
             if stmt.kind == "augassign":
                 held.join(self._as_added(one, definition.function, stmt, at))
                 held.twice |= self._is_repeated(definition.function, stmt)

@@ -69,6 +69,8 @@ class Held:
     """Whether nothing else is in it."""
     groups: bool = False
     """It is read from an optimizer's own ``param_groups``."""
+    every: bool = False
+    """None of those is left out."""
     twice: bool = False
     """Some parameters are in it more than once."""
     thawed: bool = False
@@ -81,6 +83,7 @@ class Held:
             self.parts[one] = self.parts.get(one, _NO_CHOICE) | choices
         self.complete &= other.complete
         self.groups |= other.groups
+        self.every |= other.every
         self.twice |= other.twice
         self.thawed |= other.thawed
 
@@ -98,7 +101,7 @@ def as_parts(held: Held, choice: Choice) -> Held:
     parts = {one: frozenset((choice,)) for one in held.whole}
     # Of a part, it is a part again.
     parts.update(dict.fromkeys(held.parts, _SOME))
-    return replace(held, whole=set(), parts=parts, twice=False)
+    return replace(held, whole=set(), parts=parts, every=False, twice=False)
 
 
 def chosen_by(held: Held, tests: Iterable[Test], asked: Iterable[ir.Expr]) -> Held:
@@ -121,6 +124,7 @@ def one_of(several: list[Held]) -> Held:
         sure = {o for o in whole if all(holds_all(one, o) for one in several)}
         held.parts = dict.fromkeys(held.all - sure, _SOME)
         held.whole = sure
+    held.every = bool(several) and all(one.every for one in several)
     return held
 
 
@@ -183,6 +187,7 @@ def either(several: list[Held]) -> Held:
     for unsure in held.whole - sure:
         held.parts[unsure] = held.parts.get(unsure, _NO_CHOICE) | _SOME
     held.whole = sure
+    held.every = bool(several) and all(one.every for one in several)
     return held
 
 

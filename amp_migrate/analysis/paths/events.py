@@ -565,6 +565,13 @@ def _zeroes_by_hand(stmt: ir.Stmt) -> bool:
 
 def _takes_all(stmt: ir.Stmt) -> bool:
     """Whether such a loop leaves none out but those that have no gradient."""
+    inside = [s for s in ir.statements((stmt,)) if s is not stmt and s.kind == "for"]
+    if any(
+        isinstance(one, ir.Item) and one.key != ir.Const("params")
+        for inner in inside
+        for one in parts_of(inner)
+    ):
+        return False
     return all(
         _is_none_test(inner.value)
         or (isinstance(inner.value, ir.Attr) and inner.value.attr == "requires_grad")

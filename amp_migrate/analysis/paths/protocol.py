@@ -539,10 +539,9 @@ class Protocol(Walk[Held]):
         site = (function, stmt.path)
         moved = after("step", holding.scaler)
         if holding.gradients is Gradients.NONE:
-            if holding.scaler == UNSCALED:
-                reason = "gradients are dropped between their editing and the step"
-                self._fault("AMP031", function, event.line, reason)
-            self.unguarded.add(site)
+            if holding.scaler != UNSCALED:
+                self.unguarded.add(site)
+            # Behind `unscale_`, which has looked at some, a step without any is one.
             if site in self.placement.guarded:
                 return holding
         elif holding.gradients is Gradients.UNSCALED and holding.scaler == READY:
