@@ -211,7 +211,7 @@ USAGE = {
     ("--write", "--validate", "--arguments", "'"): "--arguments: No closing quotation",
     ("--dtype", "float8"): "'float8' is not one of",
     ("--torch-version", "two"): "a torch version is written X.Y, not 'two'",
-    ("--torch-version", "1.5"): "torch 1.5 has no torch.autocast",
+    ("--torch-version", "1.5"): "torch 1.5 has no autocast",
     ("--wriet",): "--wriet",
     ("--jobs", "0"): "0 is not in the range",
     (

@@ -24,6 +24,17 @@ def rows() -> dict[str, frozenset[str]]:
 
 
 @cache
+def since() -> dict[str, tuple[int, int]]:
+    """The first torch in which that holds, of those operations that older ones have, too."""
+    data = a_table("since", read_table(rules_folder() / "ops.toml")["since"])
+    found: dict[str, tuple[int, int]] = {}
+    for names, version in data.items():
+        major, minor = map(int, str(version).split("."))
+        found |= dict.fromkeys(names.split(), (major, minor))
+    return found
+
+
+@cache
 def operations(word: str, *others: str) -> frozenset[str]:
     """The names of the operations of which a word is said, or one of the others."""
     found = frozenset(name for name, said in rows().items() if word in said)

@@ -40,6 +40,7 @@ from amp_migrate.edit.lists import insert_entry
 from amp_migrate.edit.mismatch import MismatchError
 from amp_migrate.edit.precision import full_where_half, with_precision
 from amp_migrate.edit.snippets import Snippets
+from amp_migrate.edit.spelling import spelled
 from amp_migrate.program.ir import Path
 
 Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
@@ -178,7 +179,6 @@ class _Editor:
             for edit in self._take((*parent, (field, index)), FullPrecision)
             if isinstance(edit, FullPrecision)
         }
-        header = f'with {self.plan.torch_name}.autocast("cuda", enabled=False):'
         pieces: list[_Piece] = []
         first = last = -1
         body: list[Statement] = []
@@ -191,7 +191,7 @@ class _Editor:
                 continue
             body += [statement for part in statements for statement in part]
             if index == last:
-                made = self._around(header, body, indent)
+                made = self._island(body, indent)
                 pieces.append(_Piece(first, last, ([], [], [made], [])))
         if last > units[-1][0]:
             raise MismatchError("autocast is turned off beyond the end of a block")
@@ -240,9 +240,14 @@ class _Editor:
     def _with(
         self, region: Autocast, body: list[cst.BaseStatement], indent: str
     ) -> cst.With:
-        torch = self.plan.torch_name
-        header = f'with {torch}.autocast("cuda", dtype={region.dtype}, enabled={region.enabled}):'
-        return self._around(header, body, indent)
+        called = spelled(
+            "autocast",
+            self.plan.torch_version,
+            self.plan.torch_name,
+            dtype=region.dtype,
+            enabled=region.enabled,
+        )
+        return self._around(f"with {called}:", body, indent)
 
     def _around(
         self, header: str, body: Sequence[cst.BaseStatement], indent: str
@@ -373,8 +378,8 @@ class _Editor:
         ], [line]
 
     def _island(self, body: Sequence[cst.BaseStatement], indent: str) -> cst.With:
-        header = f'with {self.plan.torch_name}.autocast("cuda", enabled=False):'
-        return self._around(header, body, indent)
+        called = spelled("off", self.plan.torch_version, self.plan.torch_name)
+        return self._around(f"with {called}:", body, indent)
 
     def _nested(self, statement: Statement, path: Path, indent: str) -> Statement:
         """A compound statement with its blocks edited."""

@@ -273,8 +273,10 @@ Placed = tuple[str, Edit]
 @dataclass(frozen=True, slots=True)
 class FilePlan:
     """All edits of one file. ``torch_name`` is what the file calls torch, ``imports`` the modules
-    that must be imported for the edits."""
+    that must be imported for the edits, ``torch_version`` the oldest torch they are written for.
+    """
 
     edits: tuple[Edit, ...]
     torch_name: str
     imports: tuple[str, ...]
+    torch_version: tuple[int, int]

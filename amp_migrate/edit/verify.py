@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from amp_migrate.core.results import SourceError
+from amp_migrate.edit.spelling import as_parsed
 from amp_migrate.edit.verify_defined import undefined
 from amp_migrate.edit.verify_gradients import without_inner_scale
 from amp_migrate.edit.verify_precision import opened, same_but_for_casts
@@ -24,12 +25,9 @@ _IMPORTED = frozenset({"torch", "torch._functorch.config"})
 """What is imported where it is missing."""
 
 _DECORATORS = {
-    "{torch}.amp.custom_fwd(device_type='cuda')": "forward",
-    "{torch}.amp.custom_fwd(device_type='cuda', cast_inputs={torch}.float32)": "forward",
-    "{torch}.cuda.amp.custom_fwd": "forward",
-    "{torch}.cuda.amp.custom_fwd(cast_inputs={torch}.float32)": "forward",
-    "{torch}.amp.custom_bwd(device_type='cuda')": "backward",
-    "{torch}.cuda.amp.custom_bwd": "backward",
+    text: form.partition(" ")[0]
+    for form in ("forward", "forward in fp32", "backward")
+    for text in as_parsed(form)
 }
 """Decorators of the methods of a custom autograd Function, as they are written, and whose they are."""
 
@@ -172,7 +170,8 @@ def _turns_autocast_off(node: ast.With) -> bool:
     """``with torch.autocast("cuda", enabled=False):``, as it is written, around anything."""
     text = ast.unparse(node.items[0])
     torch = text.partition(".")[0]
-    return len(node.items) == 1 and text == f"{torch}.autocast('cuda', enabled=False)"
+    forms = [form.format(torch=torch) for form in as_parsed("off")]
+    return len(node.items) == 1 and text in forms
 
 
 def _names(tree: ast.Module) -> set[str]:

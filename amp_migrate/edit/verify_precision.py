@@ -10,6 +10,10 @@ import copy
 import re
 from collections.abc import Collection
 
+from amp_migrate.edit.spelling import as_parsed
+
+_OFF = tuple(text.removeprefix("{torch}") for text in as_parsed("off"))
+
 
 def opened(tree: ast.Module, names: Collection[str]) -> ast.Module:
     """A tree without islands, and with what was hoisted for them put back where it is used.
@@ -35,7 +39,7 @@ def _is_island(stmt: ast.stmt) -> bool:
         isinstance(call, ast.Call)
         and isinstance(call.func, ast.Attribute)
         and stmt.items[0].optional_vars is None
-        and ast.unparse(call).endswith(".autocast('cuda', enabled=False)")
+        and ast.unparse(call).endswith(_OFF)
     )
 
 

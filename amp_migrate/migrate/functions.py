@@ -17,6 +17,7 @@ from amp_migrate.analysis.tables.torch_names import TorchNames
 from amp_migrate.analysis.values.homogeneity import inhomogeneous_line
 from amp_migrate.core.options import Options
 from amp_migrate.edit.edits import AddDecorator, Placed
+from amp_migrate.edit.spelling import spelled
 from amp_migrate.migrate.precision.hazards import Hazards
 from amp_migrate.migrate.regions.inner_gradients import GRAD
 from amp_migrate.migrate.regions.regions import Run
@@ -328,22 +329,11 @@ class CustomFunctions:
             for qualname in family.methods[method]:
                 file = ir.file_of(qualname)
                 torch = self.torch_names.of_file(file).name
-                code = self._code(method, torch, cast=cast)
+                form = "forward in fp32" if cast and method == "forward" else method
+                code = spelled(form, self.options.torch_version, torch)
                 path = self.program.functions[qualname].path
                 edits.append((file, AddDecorator(path, code)))
         return edits
-
-    def _code(self, method: str, torch: str, *, cast: bool) -> str:
-        given = []
-        module = f"{torch}.amp"
-        if self.options.torch_version < (2, 4):
-            module = f"{torch}.cuda.amp"
-        else:
-            given.append('device_type="cuda"')
-        if cast and method == "forward":
-            given.append(f"cast_inputs={torch}.float32")
-        called = f"({', '.join(given)})" if given else ""
-        return f"{module}.{_DECORATORS[method]}{called}"
 
     def _wants_fp32(self, family: _Family) -> bool:
         """Whether not all that a Function computes is known to work in half precision."""

@@ -35,10 +35,8 @@ from amp_migrate.migrate.regions.regions import Run
 from amp_migrate.migrate.scaling.groups import Group, joined
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
-from amp_migrate.sources.requirements import OLDEST
 
 _Mentions = Callable[[str, str], str | None]
-_NEEDS = f"the rewrite needs torch {'.'.join(map(str, OLDEST))} at least"
 _UNHURT = ("AMP001", "AMP005")
 """Loops under AMP already, and those on the CPU: a region changes nothing for them."""
 _OUTSIDE = "needs edits in files that are not among the given ones: "
@@ -91,7 +89,11 @@ def plan_program(
         if one.refusal is None:
             if options.torch_below and not edits:
                 line = members[0].backwards[0].event.line
-                said = f"{_NEEDS}, and the project allows older ones: {options.torch_below}"
+                oldest = ".".join(map(str, options.torch_version))
+                said = (
+                    f"the rewrite needs torch {oldest} at least, and the project allows older"
+                    f" ones: {options.torch_below}"
+                )
                 one.notes.append(Note(ir.Line(line, file), said))
             for place, edit in one.edits:
                 edits[place][edit] = None
@@ -123,7 +125,9 @@ def plan_program(
             imports.append(CONFIG)
         if torch.missing and any(_says(edit, torch.name) for edit in found):
             imports.append("torch")
-        planned.file_plans[file] = FilePlan(tuple(found), torch.name, tuple(imports))
+        planned.file_plans[file] = FilePlan(
+            tuple(found), torch.name, tuple(imports), options.torch_version
+        )
     return planned
 
 

@@ -87,6 +87,7 @@ from amp_migrate.migrate.stale import Stale
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import parts_of
 from amp_migrate.program.link import Program
+from amp_migrate.sources.requirements import CHOOSES_DTYPE
 
 _TOUCHES = ("step", "zero_grad", "state_dict", "load_state_dict")
 _MOST_SCRIPTS = 8
@@ -396,7 +397,16 @@ class Planner:
                 group.refusal = Refusal(loop.refusal.code, loop.refusal.message, line)
                 return
         if self.options.torch_too_old:
-            message = f"the project asks for {self.options.torch_too_old}: it has no torch.autocast"
+            message = (
+                f"the project asks for {self.options.torch_too_old}: it has no autocast"
+            )
+            group.refusal = Refusal("AMP009", message)
+            return
+        if (
+            self.options.torch_version < CHOOSES_DTYPE
+            and self.options.dtype != "float16"
+        ):
+            message = "before torch 1.10, autocast casts to float16 only"
             group.refusal = Refusal("AMP009", message)
             return
         names = self._names_of(group)

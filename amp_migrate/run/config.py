@@ -251,7 +251,7 @@ def parse_torch_version(text: str) -> tuple[int, int]:
     version = (int(found[1]), int(found[2]))
     if version < OLDEST:
         raise ValueError(
-            f"torch {text} has no torch.autocast; the oldest that has is 1.10"
+            f"torch {text} has no autocast; the oldest that has is {'.'.join(map(str, OLDEST))}"
         )
     return version
 
@@ -282,15 +282,15 @@ KEYS: Mapping[str, Key] = {
     ),
     "torch-version": Key(
         _a_torch_version,
-        "a string, `X.Y`, from `1.10` on",
+        "a string, `X.Y`, from `1.6` on",
         "what the project requires, else `2.4`",
-        "The oldest torch that the code has to run on. It decides which names are written: from 2.3 on"
-        " `torch.amp.GradScaler`, from 2.4 on `torch.amp.custom_fwd`, before that those of `torch.cuda.amp`;"
-        " from 2.9 on loops with `torch.compile` are migrated. Where the key is not given, the requirement on"
-        " torch in the project's own files counts (pyproject.toml, else requirements, setup.cfg, setup.py,"
-        " Pipfile, conda environments). Where they only allow versions before 1.10, which have no"
-        " `torch.autocast`, loops are left alone ([AMP009](rules/AMP009.md)); where they allow such"
-        " versions among others, a note says so.",
+        "The oldest torch that the code has to run on. It decides which names are written: from 1.10 on"
+        " `torch.autocast`, from 2.3 on `torch.amp.GradScaler`, from 2.4 on `torch.amp.custom_fwd`, before"
+        " that those of `torch.cuda.amp`; from 2.9 on loops with `torch.compile` are migrated. Where the key"
+        " is not given, the requirement on torch in the project's own files counts (pyproject.toml, else"
+        " requirements, setup.cfg, setup.py, Pipfile, conda environments). Where they only allow versions"
+        " before 1.6, which have no autocast, loops are left alone ([AMP009](rules/AMP009.md)). What allows"
+        " older versions and 1.10 or newer ones (`torch>=1.7`) is written for 1.10, and a note says so.",
         '"2.3"',
     ),
     "eval": Key(

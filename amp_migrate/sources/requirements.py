@@ -14,8 +14,11 @@ else:
     import tomli as tomllib
 
 
-OLDEST = (1, 10)
-"""The first torch that has ``torch.autocast``; a project that states less cannot use AMP on it."""
+OLDEST = (1, 6)
+"""The first torch that has AMP; a project that states less cannot use it."""
+CHOOSES_DTYPE = (1, 10)
+"""The first one with ``torch.autocast``, which is told what it casts to. What is written for a project
+that admits it is not written for older ones."""
 
 _TORCH = re.compile(
     r"\s*torch(?![\w.-])\s*(?:\[[^\]]*\])?\s*\(?(?P<bounds>[^;#@)]*)", re.IGNORECASE
@@ -47,7 +50,7 @@ class StatedTorch:
     """What a project says of the torch that it needs."""
 
     oldest: tuple[int, int]
-    """The lowest that is admitted, of those that code can be written for."""
+    """The lowest that is admitted, of those that code is written for."""
     too_old: str = ""
     """A requirement that none of those meets, with its file, where there is no other."""
     below: str = ""
@@ -63,11 +66,12 @@ def stated_torch(root: Path, pyproject: Mapping[str, object]) -> StatedTorch | N
     found = _bounds(stated) or _bounds(_in_files(root))
     if not found:
         return None
-    oldest = max(min(lower for _, lower, _ in found), OLDEST)
     newest = max(upper for _, _, upper in found)
+    floor = OLDEST if newest < CHOOSES_DTYPE else CHOOSES_DTYPE
+    oldest = max(min(lower for _, lower, _ in found), floor)
     if newest < OLDEST:
         return StatedTorch(oldest, too_old=found[0][0])
-    floors = (text for text, lower, _ in found if (0, 0) < lower < OLDEST)
+    floors = (text for text, lower, _ in found if (0, 0) < lower < floor)
     return StatedTorch(oldest, below=next(floors, ""))
 
 

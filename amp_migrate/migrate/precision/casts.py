@@ -6,13 +6,25 @@ from collections.abc import Iterator
 
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.tables import dtype_table
-from amp_migrate.catalogue.operations import operations
+from amp_migrate.catalogue.operations import operations, since
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import CastLike, Upcast
 from amp_migrate.migrate.precision.remedies import Found, Planner
 from amp_migrate.program import ir
+from amp_migrate.sources.requirements import CHOOSES_DTYPE
 
 _WEIGHTS = "per_sample_weights"
+_OF_ONE_DTYPE = {
+    "lerp": ((0, "input"), (1, "end"), (2, "weight")),
+    "lerp_": ((0, "input"), (1, "end"), (2, "weight")),
+    "max": ((0, "input"), (1, "other")),
+    "min": ((0, "input"), (1, "other")),
+    "where": ((1, "input"), (2, "other")),
+}
+"""The operands that want to be of one dtype, by functions; methods have the first before them. Not in the
+newest torch where that is said in ``rules/ops.toml``."""
+_MAY_BE_NUMBERS = ("weight", "other")
+_NEVER = (10**6, 0)
 
 
 class Casts(Planner):
@@ -43,6 +55,12 @@ class Casts(Planner):
                 yield from (arg.value for arg in call.args[:count] if not arg.star)
         elif isinstance(call.func, ir.Attr) and call.func.attr in operations("wide"):
             yield call.func.value
+        if name := self.left_half(function, call):
+            given = (call.argument(0, "input"), call.argument(1, "grid"))
+            if origin is None:
+                assert isinstance(call.func, ir.Attr)
+                given = (call.func.value, None)
+            yield from (one for one in given[: 1 + (name == "grid_sample")] if one)
         # Of an embedding bag: they want to be of the dtype of its weights.
         yield from (a.value for a in call.args if a.name == _WEIGHTS)
 
@@ -100,38 +118,90 @@ class Casts(Planner):
             return None
         return source, tensor
 
-    def blend(self, function: str, stmt: ir.Stmt, call: ir.Call) -> bool:
+    def blend(self, function: str, stmt: ir.Stmt, call: ir.Call) -> str | None:
         """Give the operands of ``lerp`` one dtype, if a call is one and some may be half: fp32, or where
-        that is not shown, the dtype of the first."""
-        name = ir.method_of(call)
-        if name not in ("lerp", "lerp_"):
-            return True
-        if self.program.origin(call.func, function) is not None:
-            tensor, first = call.argument(0, "input"), 1
-        elif isinstance(call.func, ir.Attr) and not (
-            self.program.resolve(call.func, function)
-        ):
-            tensor, first = call.func.value, 0
-        else:
-            return True
-        end, weight = call.argument(first, "end"), call.argument(first + 1, "weight")
-        if tensor is None or end is None or weight is None:
-            return False
-        made = [Made(one, function, stmt) for one in (tensor, end, weight)]
-        if self.dtypes.is_number(made[2]):
+        that is not shown, the dtype of the first. In older versions of torch, others want it, too.
+
+        What raises where that cannot be; None where nothing does.
+        """
+        name, receiver = self._named(function, call)
+        wanted = _OF_ONE_DTYPE.get(name, ())
+        if not wanted or self.remedies.torch_version >= since().get(name, _NEVER):
+            return None
+        given = [call.argument(at, word) for at, word in wanted]
+        if receiver is not None:
+            given = [call.argument(at - 1, word) for at, word in wanted[1:]]
+            given.insert(0, receiver)
+        operands = [one for one in given if one is not None]
+        if len(operands) < len(wanted):
+            # Other forms of the others choose in one tensor.
+            return name if name.startswith("lerp") else None
+        made = [Made(one, function, stmt) for one in operands]
+        if self.dtypes.is_number(made[-1]):
             made.pop()
+        if self.dtypes.is_number(made[0]):
+            return None
         halves = [one for one in made if not self.halves.is_never_half(one)]
-        if name == "lerp" and all(map(self.dtypes.is_fp32, made)):
+        # Others are seldom given an operand that is not as half as the first.
+        wide = name == "lerp" or (name in since() and len(halves) < len(made))
+        if wide and all(map(self.dtypes.is_fp32, made)):
             steps = [steps_to(stmt, one.expr) for one in halves]
             if None not in steps:
                 for way in steps:
                     self.remedies.edit(function, Upcast(stmt.path, way or ()))
                 self.halves.made_full.update(id(one.expr) for one in halves)
-                return True
-        return not halves or all(
-            self.cast_like(function, stmt, one.expr, tensor, one.expr is weight)
-            for one in made[1:]
+                return None
+        first, *others = (one.expr for one in made)
+        if name in since() and any(self._are_alike(function, first, x) for x in others):
+            return None
+        alike = not halves or all(
+            self.cast_like(function, stmt, one, first, wanted[at][1] in _MAY_BE_NUMBERS)
+            for at, one in enumerate(others, 1)
         )
+        if not alike and name in since():
+            alike = self.cast_like(function, stmt, first, others[0])
+        return None if alike else name
+
+    def _are_alike(self, function: str, *pair: ir.Expr) -> bool:
+        """``h`` and ``torch.zeros_like(h)``, or ``h.new_zeros(1)``; ``h[:, 0]`` and ``h[:, 1]``."""
+        match pair:
+            case (
+                ir.Item(value=one, key=ir.Display()),
+                ir.Item(value=other, key=ir.Display()),
+            ) if (
+                one == other
+            ):
+                return True
+        for made, tensor in (pair, pair[::-1]):
+            if isinstance(made, ir.Call):
+                name, receiver = self._named(function, made)
+                if name in operations("like") and made.args:
+                    receiver = receiver or made.args[0].value
+                if name in operations("like", "new") and receiver == tensor:
+                    return not any(arg.name == "dtype" for arg in made.args)
+        return False
+
+    def left_half(self, function: str, call: ir.Call) -> str:
+        """What a call is that autocast computes in fp32, but not that of the oldest torch; else nothing."""
+        name, _ = self._named(function, call)
+        version = self.remedies.torch_version
+        # What is seldom so where it matters is not asked of all that allow a version with `torch.autocast`.
+        newer = version < CHOOSES_DTYPE and version < since().get(name, version)
+        known = operations("fp32", "promote")
+        return name if newer and name.rpartition(".")[2] in known else ""
+
+    def _named(self, function: str, call: ir.Call) -> tuple[str, ir.Expr | None]:
+        """What a function of torch is called, or a method and the tensor whose it may be."""
+        origin = self.program.origin(call.func, function)
+        if origin is not None:
+            module, _, name = origin.rpartition(".")
+            if module == "torch.linalg":
+                name = f"linalg.{name}"
+            return (name if module.startswith("torch") else ""), None
+        if isinstance(call.func, ir.Attr):
+            if not self.program.resolve(call.func, function):
+                return call.func.attr, call.func.value
+        return "", None
 
     def differ(
         self, function: str, stmt: ir.Stmt, one: ir.Expr, other: ir.Expr

@@ -13,7 +13,7 @@ from amp_migrate.analysis.paths.hooked_forwards import attached
 from amp_migrate.analysis.paths.loops import Blocked, Refusal, refused
 from amp_migrate.analysis.tables.dtype_questions import tested
 from amp_migrate.analysis.values.called import Called
-from amp_migrate.catalogue.operations import operations
+from amp_migrate.catalogue.operations import operations, rows, since
 from amp_migrate.core.options import Options
 from amp_migrate.edit.edits import Edit
 from amp_migrate.migrate.precision.arrays import Arrays
@@ -109,6 +109,8 @@ class Hazards:
                 raise refused("AMP034", f"{facts.name}() is async", facts.line)
         if self.options.dtype != "float16":
             self._judge_bfloat16()
+        if self.options.torch_version < (1, 8):
+            self._judge_old_torch()
         reached = list(self.reached(runs))
         under = frozenset((function, stmt.path) for function, stmt in reached)
         inside = frozenset(
@@ -117,7 +119,11 @@ class Hazards:
             for stmt in _statements_of(self.program.functions[run.function], run)
         )
         remedies = self.remedies = Remedies(
-            self.program, under, self.options.dtype, self.can_run
+            self.program,
+            under,
+            self.options.dtype,
+            self.options.torch_version,
+            self.can_run,
         )
         sigmoids = Sigmoids(remedies, self.forward)
         Probabilities(remedies, sigmoids).plan(self.functions, inside)
@@ -334,6 +340,28 @@ class Hazards:
         if hazard is not None:
             raise Blocked(hazard)
 
+    def _judge_old_torch(self) -> None:
+        """What the first versions with autocast did not carry it to."""
+        version = self.options.torch_version
+        words = {w for file in self.files for w in self.program.modules[file].strings}
+        chosen = next((kind for kind in ("LSTM", "GRU", "RNN") if kind in words), "")
+        for function, _, call in self.program.all_calls():
+            if function not in self.functions:
+                continue
+            name = last_word(call.func, self.program, function)
+            if name == "getattr" and len(call.args) > 1:
+                key, of = call.args[1].value, call.args[0].value
+                if self.program.origin(of, function) == "torch.nn":
+                    name = str(key.value) if isinstance(key, ir.Const) else chosen
+            newer = since().get(name, version)
+            if any(a.name == "sparse" and a.value == ir.Const(True) for a in call.args):
+                name, newer = "a scaler with sparse gradients", (1, 7)
+            if newer > version and name not in rows():
+                message = (
+                    f"before torch {_shown(newer)}, {name} does not work under autocast"
+                )
+                raise refused("AMP009", message, call.line)
+
     def _judge_bfloat16(self) -> None:
         for function, _, call in self.program.all_calls():
             func = call.func
@@ -409,6 +437,10 @@ class Hazards:
                 for ref in program.resolve(call.func.value, function)
                 if ref.kind == "made"
             }
+        older = self._casts.left_half(function, call)
+        if older:
+            message = f"before torch {_shown(since()[older])}, autocast leaves {older}() in half precision"
+            return Refusal("AMP009", message, call.line)
         for name in names:
             if _RAISES.fullmatch(name):
                 short = name.rsplit(".", 1)[-1]
@@ -430,8 +462,12 @@ class Hazards:
                     f"{name}() raises when its source is half and its target is not"
                 )
                 return Refusal("AMP020", message, call.line)
-        if not self._casts.blend(function, stmt, call):
-            message = "lerp() raises where only some of its operands are half"
+        unlike = self._casts.blend(function, stmt, call)
+        if unlike is not None:
+            message = f"{unlike}() raises where only some of its operands are half"
+            if unlike in since():
+                message = f"before torch {_shown(since()[unlike])}, {message}"
+                return Refusal("AMP009", message, call.line)
             return Refusal("AMP020", message, call.line)
         if origin is not None or not isinstance(call.func, ir.Attr):
             return None
@@ -458,6 +494,10 @@ class Hazards:
                 message = "what is asked for its dtype may be half here"
                 return Refusal("AMP020", message, stmt.line)
         return None
+
+
+def _shown(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))
 
 
 def _statements_of(function: ir.Function, run: Run) -> list[ir.Stmt]:

@@ -46,10 +46,12 @@ class Remedies:
         program: Program,
         under_autocast: Statements,
         dtype: str,
-        can_run: Callable[[str], bool] = lambda function: True,
+        torch_version: tuple[int, int],
+        can_run: Callable[[str], bool],
     ) -> None:
         self.program = program
         self.dtype = dtype
+        self.torch_version = torch_version
         self.flow = Flow(program, can_run)
         self.modules = Modules(program, can_run)
         self.dtypes = Dtypes(self.flow, self.modules)

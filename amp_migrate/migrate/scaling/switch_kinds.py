@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from amp_migrate.core.options import Options
+from amp_migrate.edit.spelling import spelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +39,16 @@ class Carried:
 
 def scaler(options: Options) -> Carried:
     """A gradient scaler."""
-    kind = "cuda.amp.GradScaler("
-    if options.torch_version >= (2, 3):
-        kind = 'amp.GradScaler("cuda", '
+    version = options.torch_version
 
     def new(enabled: str, torch: str) -> str:
-        return f"{torch}.{kind}enabled={enabled})"
+        return spelled("GradScaler", version, torch, enabled=enabled)
 
     return Carried(
         ("scaler", "grad_scaler", "amp_scaler", "loss_scaler"),
         lambda name, enabled, torch: f"{name} = {new(enabled, torch)}",
         lambda torch: new("False", torch),
-        "torch.amp.GradScaler",
+        spelled("type of a scaler", version, "torch"),
         "None",
         is_scaler=True,
         makes=new,
@@ -69,21 +68,15 @@ def flag() -> Carried:
 
 
 def dtype(options: Options) -> Carried:
-    """The dtype that autocast casts to, chosen when the program runs; None where AMP is off.
-
-    Hardware that only emulates bfloat16 gets float16: `torch.cuda.is_bf16_supported` counts emulation
-    unless it is told not to, which it can be from torch 2.4 on.
-    """
-    native = "cuda.is_bf16_supported(including_emulation=False)"
-    if options.torch_version < (2, 4):
-        native = "cuda.get_device_capability() >= (8, 0)"
+    """The dtype that autocast casts to, chosen when the program runs; None where AMP is off."""
+    version = options.torch_version
     return Carried(
         ("amp_dtype", "autocast_dtype", "half_dtype"),
         lambda name, enabled, torch: (
             f"{name} = None\n"
             f"if {enabled}:\n"
             f"    {name} = {torch}.float16\n"
-            f"    if {torch}.{native}:\n"
+            f"    if {spelled('bfloat16', version, torch)}:\n"
             f"        {name} = {torch}.bfloat16"
         ),
         lambda torch: "None",
