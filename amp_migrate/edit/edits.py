@@ -161,8 +161,8 @@ class Upcast:
 
 @dataclass(frozen=True, slots=True)
 class Widen:
-    """A variable or attribute ``x`` to ``name``, which gets ``x.float()`` before the statement where that is
-    half.
+    """A variable, attribute or element ``x`` to ``name``, which gets ``x.float()`` before the statement where
+    that is half.
 
     For what may be of any dtype with AMP off: there this is ``x``.
     """

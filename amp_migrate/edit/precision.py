@@ -113,7 +113,7 @@ class _Editor(cst.CSTTransformer):
             case Upcast():
                 return upcast(node)
             case Widen():
-                if not isinstance(node, (cst.Name, cst.Attribute)):
+                if not isinstance(node, (cst.Name, cst.Attribute, cst.Subscript)):
                     raise MismatchError("no variable where the plan saw one")
                 x = cst.Module([]).code_for_node(_bare(node))
                 full = full_where_half(x, edit.dtype, self.torch, edit.asks)

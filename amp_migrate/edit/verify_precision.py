@@ -124,10 +124,13 @@ def _widened(value: ast.expr) -> ast.expr | None:
     """``x`` of ``x.float() if x.dtype is torch.float16 else x``, or ``in`` a tuple of such dtypes, also
     behind ``torch.is_tensor(x) and``; or of ``x.to(y.dtype) if torch.is_tensor(x) else x``.
     """
-    if not isinstance(value, ast.IfExp) or not isinstance(
-        value.orelse, (ast.Name, ast.Attribute)
-    ):
-        return None
+    match value:
+        case ast.IfExp(orelse=ast.Name() | ast.Attribute()):
+            pass
+        case ast.IfExp(orelse=ast.Subscript(ast.Name(), ast.Constant() | ast.Tuple())):
+            pass
+        case _:
+            return None
     x, half = re.escape(ast.unparse(value.orelse)), r"\w+(\.\w+)*\.b?float16"
     said = ast.unparse(value)
     test = rf"(is {half}|in \({half}, {half}\))"

@@ -482,6 +482,17 @@ LINEAR
 loss = (model(x) - y).abs().mean()
 ---
 loss = (model(x) - y).abs().mean()
+
+=== an element of a list of single and double
+LINEAR
+---
+history = [torch.zeros(8, 1)]
+history.append(y.double())
+history.append(model(x))
+loss = torch.quantile(history[0].squeeze(1), 0.5) ** 2 + F.mse_loss(history[2], y)
+---
+history[0].float() if history[0].dtype is torch.float16 else history[0]
+loss = torch.quantile(full_history.squeeze(1), 0.5) ** 2 + F.mse_loss(history[2], y)
 """)
 REFUSED = cases("""\
 === a test of the dtype
@@ -533,16 +544,6 @@ total = (eval("torch.zeros(8, 1)") if len(loader) else out).index_add_(0, torch.
 loss = F.mse_loss(out, y) + total.sum()
 ---
 total =
-
-=== a list of single and double
-LINEAR
----
-history = [torch.zeros(8, 1)]
-history.append(y.double())
-history.append(model(x))
-loss = torch.quantile(history[0].squeeze(1), 0.5) ** 2
----
-loss =
 
 === an entry of a dict
 LINEAR

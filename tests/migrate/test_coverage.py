@@ -897,3 +897,57 @@ for x, y in data:
     print(squares(x).shape)
     opt.step()
 """)
+
+
+PAIR = """\
+class Pair:
+    def __init__(self, one, two):
+        self.one, self.two = one, two
+    def parameters(self):
+        HANDS
+    def named(self):
+        for name, p in self.one.named_parameters():
+            yield name, p
+        for name, p in self.two.named_parameters():
+            yield name, p
+pair = Pair(model, nn.Linear(3, 3).to(device))
+opt = torch.optim.SGD(GIVEN, lr=0.1)
+for x, y in data:
+    opt.zero_grad()
+    criterion(pair.two(pair.one(x)), y).backward()
+    nn.utils.clip_grad_norm_(CLIPPED, 1.0)
+    opt.step()
+"""
+BOTH = "yield from self.one.parameters(); yield from self.two.parameters()"
+
+
+@pytest.mark.parametrize(
+    ("hands", "given", "clipped", "code"),
+    [
+        (BOTH, "pair.parameters()", "pair.parameters()", ""),
+        (BOTH, "[p for _, p in pair.named()]", "pair.parameters()", ""),
+        (BOTH, "pair.parameters()", "pair.one.parameters()", ""),
+        (BOTH, "pair.one.parameters()", "pair.parameters()", "AMP030"),
+        (
+            "for p in self.one.parameters():\n            if p.ndim > 1:\n                yield p",
+            "pair.parameters()",
+            "pair.one.parameters()",
+            "AMP030",
+        ),
+        (
+            f"{BOTH}; yield from self.one.parameters()",
+            "pair.parameters()",
+            "pair.parameters()",
+            "AMP012",
+        ),
+    ],
+)
+def test_parameters_that_a_generator_hands_out(
+    hands: str, given: str, clipped: str, code: str
+) -> None:
+    source = PAIR.replace("HANDS", hands).replace("GIVEN", given)
+    source = source.replace("CLIPPED", clipped)
+    if code:
+        assert left_alone(source) == code
+    else:
+        assert "scaler.unscale_(opt)" in migrated(source)

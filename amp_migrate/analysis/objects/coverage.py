@@ -721,6 +721,9 @@ class Coverage:
             "parameters",
             "named_parameters",
         ):
+            given = self._of_calls(call, function, depth)
+            if given is not None and given.complete and given.all:
+                return given
             identities = self.identities(func.value, function, stmt)
             held = Held(whole=set(identities), complete=bool(identities))
             own = any(arg.name == "recurse" for arg in call.args) or (
@@ -755,9 +758,11 @@ class Coverage:
                 return held
             held = self._joined(values, function, stmt, depth)
             return as_parts(held, None) if origin == "builtins.next" else held
-        callees = self.program.callees(call, function)
-        held = Held(complete=bool(callees))
-        if not callees and isinstance(func, ir.Attr) and origin is None:
+        given = self._of_calls(call, function, depth)
+        if given is not None:
+            return given
+        held = Held(complete=False)
+        if isinstance(func, ir.Attr) and origin is None:
             # Of who knows what: it may be any method of that name that its file comes by.
             near = self.program.around({ir.file_of(function)})
             held.twice = any(
@@ -768,23 +773,48 @@ class Coverage:
                 for caller, returned in self._returned(name)
                 if returned.value is not None
             )
+        return held
+
+    def _of_calls(self, call: ir.Call, function: str, depth: int) -> Held | None:
+        """What the functions of the program give that a call may come to; None where it comes to none."""
+        if not self.program.callees(call, function):
+            return None
+        held = Held()
         outer = self._way
         try:
             for site in self.program.call_sites_of(call, function):
                 # What this call gives to the function, not what others do.
                 self._way = {**outer, site.callee: site}
+                if self.program.functions[site.callee].is_generator:
+                    held.join(self._of_generator(site.callee, depth))
+                    continue
                 for caller, returned in self._returned(site.callee):
                     assert returned.value is not None
                     held.join(self._of(returned.value, caller, returned, depth + 1))
-                if self.program.functions[site.callee].is_generator:
-                    held.twice |= any(
-                        isinstance(inner, ir.Suspend)
-                        and self._is_repeated(site.callee, given)
-                        for given in self.program.statements(site.callee)
-                        for inner in parts_of(given)
-                    )
         finally:
             self._way = outer
+        return held
+
+    def _of_generator(self, function: str, depth: int) -> Held:
+        """What a generator hands out: all that it comes to."""
+        held = Held()
+        facts = self.program.functions[function]
+        ended = ir.Stmt("return", (*facts.path, ("body", len(facts.body))), 0, 0, 0)
+        for stmt in self.program.statements(function):
+            for inner in parts_of(stmt):
+                match inner:
+                    case ir.Suspend(kind=kind, value=value) if (
+                        kind != "await" and value
+                    ):
+                        one = self._of(value, function, stmt, depth + 1)
+                        one = self._as_added(one, function, stmt, ended)
+                        one.twice |= any(
+                            within(a, b) or within(b, a)
+                            for a in one.whole
+                            for b in held.whole
+                        )
+                        held.join(one)
+                        held.twice |= self._is_repeated(function, stmt)
         return held
 
     def _is_repeated(self, function: str, stmt: ir.Stmt) -> bool:

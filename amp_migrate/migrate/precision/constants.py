@@ -582,7 +582,7 @@ class Constants(Planner):
             if self.sigmoids.may_be_one(of, unseen=True):
                 return refusal
             sure = self._is_tensor(at, tensor) or self.remedies.is_tensor(of)
-            if not self.remedies.raise_(of, sure):
+            if not self.remedies.raise_(of, sure, perhaps=True):
                 return refusal
         return None
 

@@ -108,10 +108,12 @@ class Remedies:
             return None
         if self._is_chosen(stmt, base):
             return None
-        if isinstance(base, ir.Attr) and self._may_set(stmt, base, function):
+        if not isinstance(base, ir.Name) and self._may_set(stmt, base, function):
             return None
         known = self.program.modules[ir.file_of(function)].identifiers
-        name = f"full_{base.id if isinstance(base, ir.Name) else base.attr}"
+        held = base.value if isinstance(base, ir.Item) else base
+        assert isinstance(held, (ir.Name, ir.Attr))
+        name = f"full_{held.id if isinstance(held, ir.Name) else held.attr}"
         steps = steps_to(stmt, base)
         if steps is None or name in known or self.has_halves:
             return None
@@ -173,9 +175,9 @@ class Remedies:
         """Whether a value is shown to be a tensor, of whatever dtype: it can be cast."""
         return self.dtypes.is_fp32(at) or self.tensors.is_tensor(at)
 
-    def raise_(self, at: Made, tensor: bool) -> bool:
+    def raise_(self, at: Made, tensor: bool, perhaps: bool = False) -> bool:
         """Plan what makes an operand fp32, as `raised` tells; whether there is that."""
-        raised = self.raised(at.function, at.stmt, at.expr, tensor)
+        raised = self.raised(at.function, at.stmt, at.expr, tensor, perhaps)
         self.edits.update(dict.fromkeys(raised or ()))
         return raised is not None
 
@@ -185,9 +187,9 @@ class Remedies:
         numbered = (f"{name}_{number}" if number > 1 else name for name in names)
         return next((name for name in numbered if name not in known), None)
 
-    def _base(self, expr: ir.Expr, function: str) -> ir.Name | ir.Attr | None:
-        """The local variable that an expression has its dtype from, or an attribute of one that is set
-        somewhere."""
+    def _base(self, expr: ir.Expr, function: str) -> ir.Name | ir.Attr | ir.Item | None:
+        """The local variable that an expression has its dtype from, or a numbered element of one, or an
+        attribute that is set somewhere."""
         keeps = operations("first", "turns")
         while not isinstance(expr, ir.Name):
             match expr:
@@ -198,6 +200,10 @@ class Remedies:
                 ):
                     # Nothing else than a tensor has such elements: x[:, 0].
                     expr = value
+                case ir.Item(value=ir.Name(id=held), key=key) if _is_number(key):
+                    return (
+                        expr if self.program.owner(held, function) == function else None
+                    )
                 case ir.Call(func=ir.Attr(value=value, attr="to"), args=args) if all(
                     kind_of(self.program, a.value, function) == DEVICE for a in args
                 ):
@@ -287,6 +293,16 @@ class Remedies:
             or (self.program.origin(inner, function) or "").endswith(".half")
             for inner in parts_of(stmt)
         )
+
+
+def _is_number(key: ir.Expr) -> bool:
+    """Whether it is the number of an element, or of each dimension one."""
+    match key:
+        case ir.Display(items=items):
+            return bool(items) and all(map(_is_number, items))
+        case ir.Const(value=int()):
+            return True
+    return False
 
 
 def changed_by(stmt: ir.Stmt) -> Iterator[ir.Expr]:
