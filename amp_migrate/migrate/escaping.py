@@ -9,6 +9,7 @@ from __future__ import annotations
 from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
 from amp_migrate.analysis.objects.points_to import AROUND_OPTIMIZERS
 from amp_migrate.analysis.objects.read_only_uses import (
+    SAVES,
     SCHEDULER,
     is_base_of_scheduler,
     only_looks_at,
@@ -21,7 +22,6 @@ from amp_migrate.program.bindings import each_part, unpacked
 from amp_migrate.program.link import Program
 
 _FRAMEWORK_METHODS = frozenset({"prepare", "setup", "initialize"})
-_SAVES = frozenset(("torch.save", "pickle.dump"))
 _SAVED = "the optimizer itself is saved, without the scaler"
 
 
@@ -192,7 +192,7 @@ class Handover:
             try:
                 self._visit(arg.value, function, stmt, allowed=False)
             except Blocked as blocked:
-                saved = origin in _SAVES and any(
+                saved = origin in SAVES and any(
                     self._is_own(one, function) for one in written([arg.value])
                 )
                 if blocked.refusal.code == "AMP012" and saved:
@@ -284,7 +284,7 @@ class Handover:
         if origin is not None and self.program.is_local(origin):
             message = f"the optimizer is handed to {name}, in a file that is not read"
             raise refused("AMP010", message, call.line)
-        if origin in _SAVES:
+        if origin in SAVES:
             raise refused("AMP040", _SAVED, call.line)
         if only_looks_at(call, origin) or origin in AROUND_OPTIMIZERS:
             return

@@ -17,6 +17,7 @@ from amp_migrate.analysis.objects.holders import Holders
 from amp_migrate.analysis.objects.live import Arms, Live
 from amp_migrate.analysis.objects.makers import parameters_of
 from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
+from amp_migrate.analysis.objects.read_only_uses import is_only_looked_at
 from amp_migrate.analysis.objects.unfollowed import Mentions, Unfollowed
 from amp_migrate.analysis.paths.association import Association, Scalers
 from amp_migrate.analysis.paths.closures import Closures
@@ -241,7 +242,8 @@ class Planner:
             len(call.args) > 1
             and not isinstance(call.args[1].value, ir.Const)
             and own[1] in program.instance_classes(call.args[0].value, caller)
-            for caller, _, call in program.calls_named("getattr")
+            and not is_only_looked_at(program, caller, stmt, call)
+            for caller, stmt, call in program.calls_named("getattr")
         )
 
     def parts(self, group: Group) -> list[Group]:

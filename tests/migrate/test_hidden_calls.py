@@ -281,3 +281,43 @@ def test_a_lambda_that_computes_gradients_too() -> None:
     source = HEAD + LOOP.replace("CALL", "more[0](model(x))")
     hidden = "more = [lambda out: out.abs().mean().backward()]\n"
     assert left_alone(source.replace("opt =", hidden + "opt =", 1)) == "AMP016 AMP031"
+
+
+ASKED = """\
+class Agent:
+    names = ["net", "opt"]
+    def __init__(self):
+        self.net = model
+        self.opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    def learn(self):
+        for x, y in data:
+            self.opt.zero_grad()
+            loss = criterion(self.net(x), y)
+            loss.backward()
+            self.opt.step()
+            print(loss.item())
+    def add(self, loss):
+        loss.backward()
+    def show(self):
+        for name in self.names:
+            SHOW
+agent = Agent()
+agent.learn()
+agent.show()
+"""
+SHOWN = {
+    "compared": ("assert getattr(self, name) is not None", ""),
+    "shown": ("print(type(getattr(self, name)))", ""),
+    "saved": ("torch.save(getattr(self, name), name)", ""),
+    "called": ("self.names and getattr(self, name)(0)", "AMP031"),
+    "kept": ("self.last = getattr(self, name) or None", "AMP031"),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_what_a_name_gives_is_called_only_where_that_is_possible(name: str) -> None:
+    shown, code = SHOWN[name]
+    result = migrate_source(HEAD + ASKED.replace("SHOW", shown), path="train.py")
+    found = [loop.diagnostic for loop in result.loops if loop.diagnostic]
+    said = [one for one in found if "what calls it is not followed" in one.message]
+    assert bool(said) == bool(code)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from amp_migrate.analysis.objects.points_to import RETURNS_SELF
+from amp_migrate.analysis.objects.read_only_uses import is_only_looked_at
 from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, parts_of, unpacked
@@ -338,8 +339,10 @@ class _Reader:
 
     def _may_be_asked_for(self, scope: ir.Function) -> bool:
         """``getattr(trainer, name)()``"""
-        for caller, _, call in self.program.calls_named("getattr"):
-            if len(call.args) > 1:
+        for caller, stmt, call in self.program.calls_named("getattr"):
+            if len(call.args) > 1 and not (
+                is_only_looked_at(self.program, caller, stmt, call)
+            ):
                 name = call.args[1].value
                 if isinstance(name, ir.Const):
                     if name.value == scope.name:

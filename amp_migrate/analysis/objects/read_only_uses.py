@@ -23,6 +23,8 @@ _LOOKS_ONLY = frozenset(
 )
 _LOOKING_METHODS = frozenset("format debug info warning error critical log".split())
 """Of a string or a logger: what they are given is written out."""
+SAVES = frozenset(("torch.save", "pickle.dump"))
+_COMPARES = frozenset(("==", "!=", "is", "is not", "in", "not in", "compare"))
 _READ = frozenset({"param_groups", "defaults", "state"})
 _STATES = frozenset({"state_dict", "load_state_dict"})
 _OF_MODULES = frozenset({"eval", "train"})
@@ -198,6 +200,21 @@ def only_shows(call: ir.Call, origin: str | None) -> bool:
     if origin is not None and origin.startswith("builtins."):
         return origin.rpartition(".")[2] in _LOOKS_ONLY
     return isinstance(call.func, ir.Attr) and call.func.attr in _LOOKING_METHODS
+
+
+def is_only_looked_at(
+    program: Program, function: str, stmt: ir.Stmt, value: ir.Expr
+) -> bool:
+    """Whether a statement does no more with an expression than to compare, show or save it."""
+    for inner in parts_of(stmt):
+        match inner:
+            case ir.Operation(op=op, operands=operands) if op in _COMPARES:
+                if any(one is value for one in operands):
+                    return True
+            case ir.Call(args=args) if any(arg.value is value for arg in args):
+                origin = program.origin(inner.func, function)
+                return origin in SAVES or only_shows(inner, origin)
+    return False
 
 
 def around(use: tuple[ir.Expr, ...]) -> tuple[ir.Comprehension, int] | None:
