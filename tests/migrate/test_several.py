@@ -1448,3 +1448,45 @@ TWO_HELD = """\
     def fit(self):
         other = self.rest.optimizer
 """
+
+
+CLIPPED = """\
+ class Agent:
+     def __init__(self):
+         self.actor = nn.Linear(8, 8).to(device)
+         self.critic = nn.Linear(8, 3).to(device)
+         self.first = torch.optim.SGD(self.critic.parameters(), lr=0.1)
+         self.second = torch.optim.SGD(self.actor.parameters(), lr=0.1)
+     def back(self, opt, loss, other=None):
+         opt.zero_grad()
+         loss.backward()
+         CLIP
+         opt.step()
+     def fit(self):
+         for x, y in data:
+             loss = criterion(self.critic(x), y)
+             self.back(self.first, loss)
+             loss = criterion(self.critic(self.actor(x)), y)
+             self.back(self.second, loss, self.first)
+ agent = Agent()
+ agent.fit()
+ print([p.sum().item() for m in (agent.actor, agent.critic) for p in m.parameters()])
+"""
+CLIPS = {
+    'nn.utils.clip_grad_norm_(opt.param_groups[0]["params"], 0.1)': True,
+    'for g in opt.param_groups: nn.utils.clip_grad_norm_(g["params"], 0.1)': True,
+    'nn.utils.clip_grad_norm_(self.first.param_groups[0]["params"], 0.1)': False,
+    'nn.utils.clip_grad_norm_((other or opt).param_groups[0]["params"], 0.1)': False,
+}
+
+
+@pytest.mark.parametrize("clip", CLIPS)
+def test_a_helper_clips_what_the_optimizer_holds_that_it_is_given(clip: str) -> None:
+    source, _ = before_and_after(CLIPPED.replace("CLIP", clip))
+    if not CLIPS[clip]:
+        assert left_alone(source) == "AMP030"
+        return
+    output = migrated(source)
+    assert "scaler.unscale_(opt)" in output
+    diff = "".join(f"-{line}\n" for line in source.splitlines())
+    trains_as_before(diff + "".join(f"+{line}\n" for line in output.splitlines()))

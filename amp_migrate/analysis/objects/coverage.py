@@ -85,6 +85,8 @@ class Coverage:
         self.flow = Flow(program)
         self._busy: set[tuple[str, str, ir.Path]] = set()
         self.points_to = program.noted(PointsTo)
+        self.away: frozenset[Slot] = frozenset()
+        """Those slots that hold another optimizer on the way that is looked at."""
         self.names: dict[Identity, set[tuple[str, str, str]]] = {}
         """By object, the variables and attributes that it goes by."""
         self._some: dict[Identity, bool] = {}
@@ -596,7 +598,7 @@ class Coverage:
         if slot is None:
             return False
         if slot in self.slots:
-            return True
+            return slot not in self.away
         trace = self.optimizers.trace(slot)
         return bool(trace.births) and trace.births <= self.births and not trace.problems
 

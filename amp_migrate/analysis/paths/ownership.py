@@ -63,13 +63,26 @@ class Ownership:
                 return None
         elif not targets:
             return everybody
-        touched: set[Slot] = set()
-        for target in targets:
-            owners = self._owners(target, function, stmt, way)
-            if owners is None:
-                return None
-            touched |= owners
-        return frozenset(touched)
+        for one, coverage in self._coverages.items():
+            coverage.away = self._away(one, coverage.slots, frames)
+        try:
+            found = [self._owners(one, function, stmt, way) for one in targets]
+        finally:
+            for coverage in self._coverages.values():
+                coverage.away = frozenset()
+        owners = [one for one in found if one is not None]
+        return frozenset().union(*owners) if len(owners) == len(found) else None
+
+    def _away(
+        self, one: Slot, slots: frozenset[Slot], frames: Frames
+    ) -> frozenset[Slot]:
+        """Those slots that hold an optimizer on other ways than this, on which they hold others."""
+        return frozenset(
+            slot
+            for slot in slots
+            if len(self.identities.of_slot(slot)) > 1
+            and self.identities.on_way(slot, frames).isdisjoint((one, slot))
+        )
 
     def _owners(
         self,
@@ -79,10 +92,16 @@ class Ownership:
         way: Way,
     ) -> set[Slot] | None:
         owners: set[Slot] = set()
-        for one, coverage in self._coverages.items():
-            found = coverage.of_target(target, function, stmt, way)
-            if found.groups:
+        several = [
+            (one, coverage, coverage.of_target(target, function, stmt, way))
+            for one, coverage in self._coverages.items()
+        ]
+        # Where none has it as its own groups, it is the same for all.
+        _, coverage, found = several[-1]
+        for one, its, held in several:
+            if held.groups:
                 owners.add(one)
+                coverage, found = its, held
         if owners and not found.all:
             return owners
         if not found.complete or not found.all:
