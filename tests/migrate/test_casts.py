@@ -493,6 +493,16 @@ loss = torch.quantile(history[0].squeeze(1), 0.5) ** 2 + F.mse_loss(history[2], 
 ---
 history[0].float() if history[0].dtype is torch.float16 else history[0]
 loss = torch.quantile(full_history.squeeze(1), 0.5) ** 2 + F.mse_loss(history[2], y)
+
+=== a spectrum
+LINEAR
+def spectrum(signal, size):
+    window = torch.hann_window(size)
+    return torch.view_as_real(torch.stft(signal, size, 2, size, window, return_complex=True))
+---
+loss = spectrum(model(x).squeeze(1), 4).pow(2).mean()
+---
+return torch.view_as_real(torch.stft(signal.float(), size, 2, size, window, return_complex=True))
 """)
 REFUSED = cases("""\
 === a test of the dtype

@@ -321,3 +321,50 @@ def test_what_a_name_gives_is_called_only_where_that_is_possible(name: str) -> N
     found = [loop.diagnostic for loop in result.loops if loop.diagnostic]
     said = [one for one in found if "what calls it is not followed" in one.message]
     assert bool(said) == bool(code)
+
+
+_OWN_OPTIMIZERS = """\
+class Plain(torch.optim.Optimizer):
+    def __init__(self, params, lr=0.1):
+        super().__init__(params, dict(lr=lr))
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    p.data.add_(p.grad.data, alpha=-group["lr"])
+class Chain(nn.Module):
+    def __init__(self, layers):
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.last = getattr(torch, "tanh")
+    def forward(self, x):
+        for f in self.layers:
+            x = f(x)
+        return self.last(x)
+schedules = {"up": None}
+critic = Chain([nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 1)]).to(device)
+opt, other = Plain(model.parameters()), Plain(critic.parameters())
+for x, y in data:
+    opt.zero_grad()
+    out = model(x)
+    loss = criterion(out, y) - critic(out).mean()
+    loss.backward()
+    opt.step()
+    for name in schedules:
+        if schedules[name] is not None:
+            schedules[name].step()
+    other.zero_grad()
+    loss = critic(out.detach()).mean() - critic(torch.tanh(x[:, :3])).mean()
+    loss.backward()
+    other.step()
+    print(loss.item())
+"""
+
+
+def test_what_is_called_is_not_the_step_of_an_own_optimizer() -> None:
+    """Neither a layer, nor what a module of a library holds, nor a schedule."""
+    output = migrated(_OWN_OPTIMIZERS)
+    assert output.count(".step(opt)") == output.count(".step(other)") == 1
+    check_off(HEAD + _OWN_OPTIMIZERS, output)
+    for scales in MOVING_SCALES:
+        check_scaled(HEAD + _OWN_OPTIMIZERS, output, scales)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from amp_migrate.analysis.objects.makers import derives_from_optimizer
 from amp_migrate.analysis.paths import gradients
 from amp_migrate.analysis.tables import vocabulary
 from amp_migrate.program import ir
@@ -146,25 +147,39 @@ class Dispatch:
 
     @cached_property
     def _methods(self) -> dict[str, list[str]]:
-        """Methods that touch gradients, by name."""
+        """Methods that touch gradients, by name; what may be an optimizer's own step is known by itself."""
         found: dict[str, list[str]] = {}
         for qualname in sorted(self._touching):
             scope = self.program.functions[qualname]
-            if scope.class_name is not None and not scope.name.startswith("__"):
+            if scope.class_name is None or scope.name.startswith("__"):
+                continue
+            bases = self.program.external_bases(scope.class_name)
+            if scope.name != "step" or not derives_from_optimizer(bases):
                 found.setdefault(scope.name, []).append(qualname)
         return found
 
     @cached_property
     def _values(self) -> tuple[str, ...]:
-        """Functions that touch gradients and are handed around; methods, where they are taken by name."""
-        if not self.program.calls_named("getattr"):
-            return self._handed_around
-        return tuple(
+        """Functions that touch gradients and are handed around; methods, where they may be taken by name."""
+        taken = set(self._handed_around)
+        for function, _, call in self.program.calls_named("getattr"):
+            taken |= self._taken_by_name(call, function)
+        return tuple(sorted(taken))
+
+    def _taken_by_name(self, call: ir.Call, function: str) -> set[str]:
+        """The methods that touch gradients and that a ``getattr()`` may take: none of a module has any."""
+        match call.args:
+            case (ir.Arg(value=holder, star=""), ir.Arg(value=name, star=""), *_):
+                if self.program.origin(holder, function) is not None:
+                    return set()
+            case _:
+                name = ir.Name("")
+        return {
             one
-            for one in sorted(self._touching)
-            if one in self.program.escaping
-            or self.program.functions[one].name in self._methods
-        )
+            for word, methods in self._methods.items()
+            if not isinstance(name, ir.Const) or name.value == word
+            for one in methods
+        }
 
     @cached_property
     def _handed_around(self) -> tuple[str, ...]:
