@@ -503,6 +503,16 @@ def spectrum(signal, size):
 loss = spectrum(model(x).squeeze(1), 4).pow(2).mean()
 ---
 return torch.view_as_real(torch.stft(signal.float(), size, 2, size, window, return_complex=True))
+
+=== a number for half precision
+NET
+    h = self.features(x)
+    eps = 1e-6 if h.dtype == torch.float16 else 1e-12
+    return self.fc2(F.normalize(h, dim=-1, eps=eps))
+---
+loss = F.mse_loss(model(x), y)
+---
+eps = 1e-6 if h.dtype == torch.float16 else 1e-12
 """)
 REFUSED = cases("""\
 === a test of the dtype
@@ -533,6 +543,16 @@ NET
 loss = F.mse_loss(model(x), y)
 ---
 return self.fc2
+
+=== another value for single precision
+NET
+    h = self.features(x)
+    h = h * 2 if h.dtype == torch.float32 else h
+    return self.fc2(h)
+---
+loss = F.mse_loss(model(x), y)
+---
+h = h * 2
 
 === scattered what may be a number
 LINEAR

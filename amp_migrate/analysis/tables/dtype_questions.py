@@ -37,8 +37,18 @@ def tested(
     program: Program, function: str, stmt: ir.Stmt, half: str
 ) -> Iterator[ir.Expr]:
     """The tensors whose dtype a statement compares, ``h.dtype == torch.float32``, where it makes a
-    difference whether they are ``half``, the dtype of autocast."""
+    difference whether they are ``half``, the dtype of autocast, and that is not what it is for: to choose
+    a number, ``eps = 1e-6 if h.dtype == torch.float16 else 1e-12``."""
+    meant = {
+        id(test)
+        for one in parts_of(stmt)
+        if isinstance(one, ir.Operation) and one.op == "if"
+        for test, *numbers in (one.operands,)
+        if _tells_half(program, test, function) and all(map(_is_number, numbers))
+    }
     for inner in parts_of(stmt):
+        if id(inner) in meant:
+            continue
         if isinstance(inner, ir.Call) and len(inner.args) == 2:
             if program.origin(inner.func, function) == "builtins.isinstance":
                 # No tensor of half precision is one.
@@ -165,6 +175,10 @@ def _rescues(program: Program, function: str, stmt: ir.Stmt) -> bool:
                 and not any(block.body for block in blocks[1:])
             )
     return False
+
+
+def _is_number(expr: ir.Expr) -> bool:
+    return isinstance(expr, ir.Const) and isinstance(expr.value, (int, float))
 
 
 def _tells_half(program: Program, test: ir.Expr, function: str) -> bool:
