@@ -75,12 +75,13 @@ class Layout:
         self.documented = frozenset(documented)
         self._libraries = frozenset(libraries)
         self.root = root
-        self._edits_path = any(scan.edits_path for scan in scans.values())
         self._take(scans)
         self._packages = frozenset(
             posixpath.dirname(file) for file in self.files if file.endswith(f"/{_INIT}")
         )
         self._starts = self._reached(self._startable())
+        self._edited: set[str] = set()
+        self._follow_edited_paths()
 
     def narrowed(self, files: Collection[str]) -> Layout:
         """The same for some of the files, which import none of the others."""
@@ -108,7 +109,7 @@ class Layout:
             sorted(map(inside, self._packages & folders)),
             sorted(map(inside, self._libraries & folders)),
             sorted(starts.items()),
-            self._edits_path,
+            sorted(map(inside, self._edited.intersection(files))),
             sorted(self.configured),
             sorted(self.documented),
         ]
@@ -180,17 +181,22 @@ class Layout:
             located = self._on_path(importer, path, parts)
             if located is not None:
                 found.setdefault(located.file, located)
-        if not found and self._edits_path and parts[0] not in _INSTALLED | _OFTEN:
-            inside = self._package_of(importer)
-            found = {
-                located.file: located
-                for located in self._anywhere(parts)
-                if inside is None
-                or not self._base_of(located, parts).startswith(f"{inside}/")
-            }
+        if not found and importer in self._edited:
+            found = self._by_its_end(importer, parts)
         if len(found) > 1:
             return Ambiguous(tuple(sorted(found)))
         return next(iter(found.values()), None)
+
+    def _by_its_end(self, importer: str, parts: tuple[str, ...]) -> dict[str, Located]:
+        if parts[0] in _INSTALLED | _OFTEN:
+            return {}
+        inside = self._package_of(importer)
+        return {
+            located.file: located
+            for located in self._anywhere(parts)
+            if inside is None
+            or not self._base_of(located, parts).startswith(f"{inside}/")
+        }
 
     def _relative(self, importer: str, dotted: str) -> Located | None:
         bare = dotted.lstrip(".")
@@ -304,6 +310,48 @@ class Layout:
                 while folder in self._packages:
                     yield posixpath.join(folder, _INIT)
                     folder = posixpath.dirname(folder)
+
+    def _follow_edited_paths(self) -> None:
+        """Find the files that may run where ``sys.path`` is edited: those beside or below one that does it,
+        as a ``conftest.py``, what imports that, and all that these import."""
+        editors = {file for file, scan in self._scans.items() if scan.edits_path}
+        if not editors:
+            return
+        folders = {posixpath.dirname(file) for file in editors}
+        importers: dict[str, set[str]] = defaultdict(set)
+        for file, scan in self._scans.items():
+            for part in {part for one in scan.targets for part in one.split(".")}:
+                importers[part].add(file)
+        pending = [*editors]
+        while pending:
+            one = pending.pop()
+            for file in importers[_module_name(one)] - editors:
+                if one in self._run_by(file):
+                    editors.add(file)
+                    pending.append(file)
+        self._known.clear()
+        pending = [f for f in self._scans if folders & _folders_above((f,))]
+        pending += editors
+        while pending:
+            file = pending.pop()
+            if file not in self._edited:
+                self._edited.add(file)
+                pending += self._run_by(file)
+
+    def _run_by(self, file: str) -> set[str]:
+        """What a file imports, and the packages that this is in."""
+        found: set[str] = set()
+        for target in self._scans[file].targets:
+            named = self.locate(file, target.rstrip(".") or target)
+            if isinstance(named, Ambiguous):
+                continue
+            for one in self.meant(file, target):
+                found.add(one)
+                folder = posixpath.dirname(one)
+                while folder in self._packages:
+                    found.add(posixpath.join(folder, _INIT))
+                    folder = posixpath.dirname(folder)
+        return found
 
     # -- what is found there ----------------------------------------------------------------------
 

@@ -523,6 +523,39 @@ loss = F.mse_loss(F.softmax(scores * 0.5, 0), y) + (x > 1e6).sum()
 ---
 scores = scores.masked_fill(mask, max(-1e9, torch.finfo(scores.dtype).min)) / math.sqrt(2)
 
+=== a count of what a library in C has
+class Graph:
+    def edges(self):
+        return _edges(self, int(2))
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(6, 1)
+        self.graph = Graph()
+    def forward(self, x):
+        h = self.fc(x)
+        if x.dim() == 3:
+            if self.graph.edges() >= 0x80000000:
+                h = h + 1
+        return h
+model = Net().to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+loss = F.mse_loss(model(x), y)
+
+=== what the machine tells
+import resource
+LINEAR
+used = 0
+---
+h = model(x)
+usage = resource.getrusage(resource.RUSAGE_SELF)
+used += usage.ru_maxrss / 1024**3
+loss = F.mse_loss(h, y)
+---
+used += usage.ru_maxrss / 1024**3
+
 === compared with next to nothing
 LINEAR
 ---
@@ -800,6 +833,28 @@ loss = F.mse_loss(model(x), y) + (1 / (scale(x).abs() + 1e-8)).mean()
     loss = F.mse_loss(output, y) + (1 / (scale(x).abs() + 1e-8)).mean()
 """)
 REFUSED = cases("""\
+=== what is kept beside what the machine tells
+import types
+LINEAR
+usage = types.SimpleNamespace()
+---
+usage.peak = model(x)
+total = 0
+total += usage.peak / 1024**3
+loss = F.mse_loss(usage.peak, y) + total.sum()
+---
+total +=
+
+=== a peak that a library in C gives
+LINEAR
+---
+h = model(x)
+if _peak(h[0, 0]) >= 0x80000000:
+    break
+loss = F.mse_loss(h, y)
+---
+if _peak(
+
 === a slice of what may be integers is filled
 import collections
 LINEAR

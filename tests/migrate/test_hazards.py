@@ -58,6 +58,24 @@ def outcome(source: str, path: Path | None = None) -> tuple[str, int]:
     return found.code, found.blocker.line if found.blocker else 0
 
 
+@pytest.mark.parametrize(
+    ("product", "migrates"),
+    [
+        ("A @ o", False),
+        ("dglsp.spmm(A, o)", False),
+        ("dglsp.spmm(A, torch.ones(4, 8))", True),
+        ("torch.relu(o)", True),
+    ],
+)
+def test_a_product_with_a_matrix_of_dgl(product: str, migrates: bool) -> None:
+    """A library in C++, not installed here: ``TORCH_CHECK(sparse_val.dtype() == dense_mat.dtype())``"""
+    net = NET.replace("x, i=0", "x, A=None").replace("BODY", f"o = {product}")
+    source = f"import dgl.sparse as dglsp\n{HEAD}{net}{LOOP}"
+    code, line = outcome(source)
+    assert code == ("" if migrates else "AMP020")
+    assert migrates or product in source.splitlines()[line - 1]
+
+
 def line_of(source: str, text: str) -> int:
     return source[: source.index(text)].count("\n") + 1
 

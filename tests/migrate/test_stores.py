@@ -117,6 +117,27 @@ def test_what_takes_any_dtype_is_given_it(lines: tuple[str, ...]) -> None:
     check_runs(source, result.output)
 
 
+def test_what_counts_is_stored_as_it_is() -> None:
+    source = (
+        _program(("self.seen[x.shape] = len(self.seen)", "out = self.fc(x)"))
+        .replace("self):", "self, seen):\n        self.seen = seen", 1)
+        .replace("Net()", "Net({})")
+    )
+    result = migrate_source(source, path="train.py")
+    assert result.changed and "enabled=False" not in result.output
+    check_runs(source, result.output)
+
+
+def test_a_parameter_of_ones_own_stays_fp32() -> None:
+    source = _program(("out = self.fc(x)", "bank.data = out.detach()")).replace(
+        "class Net",
+        "class Bank(nn.Parameter):\n    pass\nbank = Bank(torch.zeros(6, 8))\nclass Net",
+    )
+    result = migrate_source(source, path="train.py")
+    assert "bank.data = out.detach().float()" in result.output
+    check_runs(source, result.output)
+
+
 OUT_OF_SIGHT = {
     "a property": (
         "out = self.fc(x) @ self.mixing",

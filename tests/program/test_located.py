@@ -186,6 +186,15 @@ RUN: dict[str, tuple[dict[str, str], list[str]]] = {
         },
         ["main.py"],
     ),
+    "a package that a script elsewhere puts on its own path": (
+        {
+            "python/wonder/__init__.py": ".core",
+            "python/wonder/core.py": "",
+            "docs/conf.py": "# sys.path",
+            "examples/main.py": "wonder",
+        },
+        ["examples/main.py"],
+    ),
     "a script named test": (
         {"train.py": "test", "test.py": "model", "model.py": ""},
         ["train.py"],

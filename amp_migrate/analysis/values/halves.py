@@ -33,6 +33,10 @@ _NO_HALVES = operations("integers").union(
 )
 """Methods that give full precision, integers, or sizes."""
 _LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
+_OF_SYSTEM = frozenset(
+    "datetime os platform psutil pynvml resource sys time tracemalloc".split()
+)
+"""Packages that give no tensors, and nothing to keep one in."""
 _EACH = operations("each")
 _JOINS = frozenset(f"torch.{name}" for name in operations("joined"))
 _ENTRIES = "items values keys".split()
@@ -89,6 +93,7 @@ class Halves(Shown):
                         self._is_shape(at)
                         or (view is not None and self._plainly(at, view))
                         or self.flow.is_option(at)
+                        or self._is_of_system(at)
                     )
                 return all(map(self._is, [*made, *self.flow.put_into(at)]))
             case ir.Item(value=value, key=ir.Const(value=1 | -1 as place)):
@@ -139,7 +144,7 @@ class Halves(Shown):
                     if dtype_table.NUMBERS.fullmatch(origin):
                         return True
                     if not origin.startswith("torch."):
-                        return origin.startswith("numpy.")
+                        return origin.startswith("numpy.") or self._is_of_system(at)
                     if dtype_table.FP32_ONLY.fullmatch(origin) or (origin in _LOADERS):
                         return True
                     if name in operations("integers") or name == "one_hot":
@@ -170,6 +175,8 @@ class Halves(Shown):
                 modules = self.modules.of(func, at.function)
                 if modules is not None:
                     return all(self._gives_no_half(made, at) for made in modules)
+                if self._is_of_system(at):
+                    return True
                 if refs or not isinstance(func, ir.Attr):
                     return False
                 if func.attr in _ENTRIES and not args:
@@ -345,6 +352,20 @@ class Halves(Shown):
             and at.expr.attr in ("shape", "indices")
             and (own is None or at.expr.value != ir.Name(own[0]))
         )
+
+    def _is_of_system(self, at: Made) -> bool:
+        """``info.used`` of ``info = pynvml.nvmlDeviceGetMemoryInfo(handle)``: what tells of the machine."""
+        match at.expr:
+            case ir.Call(func=func):
+                origin = self.program.origin(func, at.function)
+                if origin is not None:
+                    return origin.partition(".")[0] in _OF_SYSTEM
+                return isinstance(func, ir.Attr) and self._is_of_system(at.inner(func))
+            case ir.Attr(value=value):
+                return self._is_of_system(at.inner(value))
+            case ir.Name() if not rebinds(at):
+                return self._are(self._is_of_system, at)
+        return False
 
     def _hands_no_half(self, at: Made, name: str) -> bool:
         """Whether what binds a name inside of a statement are comprehensions over no half values."""

@@ -151,8 +151,10 @@ class Constants(Planner):
                 if isinstance(target, ir.Item):
                     yield value, True, isinstance(target.key, ir.Const), line
         if stmt.kind == "augassign" and stmt.op in ("+", "-") and value is not None:
-            yield from ((inner, False, True, line) for inner in ir.walk(value))
-            if not any(self._is_full(target, at) for target in stmt.targets):
+            full = any(self._is_full(target, at) for target in stmt.targets)
+            if not (full and self._is_full(value, at)):
+                yield from ((inner, False, True, line) for inner in ir.walk(value))
+            if not full:
                 yield value, True, False, line
         for expr in stmt.exprs:
             for inner in ir.walk(expr):
@@ -381,13 +383,42 @@ class Constants(Planner):
     def _may_be_half_tensor(self, expr: ir.Expr, at: Made) -> bool:
         """Whether something compared may be half: of a name in a test, where that is shown only."""
         of = at.inner(expr)
-        if self._is_number(expr, at) or self.is_never_half(of):
-            return False
         if at.stmt.kind in ("if", "while", "assert"):
-            return any(isinstance(e, ir.Call) for e in ir.walk(expr)) or (
-                self.dtypes.is_fp32(of)
-            )
-        return True
+            return self._shows_half_tensor(of)
+        return not (self._is_number(expr, at) or self.is_never_half(of))
+
+    def _shows_half_tensor(self, at: Made) -> bool:
+        if self._is_number(at.expr, at) or self.is_never_half(at):
+            return False
+        calls = (e for e in ir.walk(at.expr) if isinstance(e, ir.Call))
+        return any(not self._is_foreign(at.inner(call)) for call in calls) or (
+            self.dtypes.is_fp32(at)
+        )
+
+    def _is_foreign(self, at: Made) -> bool:
+        """Whether a call is one of what is put into a file when that runs, as the functions of a library in
+        C are, or of a function that gives nothing else; and no tensor is seen to go in.
+        """
+        program = self.program
+        assert isinstance(at.expr, ir.Call)
+        refs = program.resolve(at.expr.func, at.function)
+        made = [at]
+        if refs and all(ref.kind == "function" for ref in refs):
+            found = (self.remedies.flow.returned(ref.name, None) for ref in refs)
+            made = [one for returned in found for one in returned or (at,)]
+        return all(map(self._is_of_nothing_here, made))
+
+    def _is_of_nothing_here(self, at: Made) -> bool:
+        match at.expr:
+            case ir.Call(func=ir.Name(id=name) as func, args=args):
+                return not (
+                    self.program.resolve(func, at.function)
+                    or self.program.origin(func, at.function)
+                    or self.program.owner(name, at.function)
+                    or self.program.modules[ir.file_of(at.function)].star_imports
+                    or any(self._shows_half_tensor(at.inner(a.value)) for a in args)
+                )
+        return False
 
     # -- what helps -----------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from amp_migrate.migrate.precision.entering import Span
 from amp_migrate.migrate.precision.formulas import Formulas
 from amp_migrate.migrate.precision.leaving import Leaving
 from amp_migrate.migrate.precision.probabilities import Probabilities
-from amp_migrate.migrate.precision.products import of_products
+from amp_migrate.migrate.precision.products import NO_ISLAND, of_products
 from amp_migrate.migrate.precision.remedies import Remedies
 from amp_migrate.migrate.precision.setup import Setup, last_word
 from amp_migrate.migrate.precision.sigmoids import Sigmoids
@@ -150,6 +150,8 @@ class Hazards:
             refusal = self._remedied(function, stmt)
             if refusal is None or not self._executes(function, stmt):
                 continue
+            if refusal.message is NO_ISLAND:
+                raise Blocked(refusal)
             suits = self._suits(function, stmt)
             found = suits and (
                 spans.around(function, stmt)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.catalogue.operations import operations
@@ -25,10 +26,15 @@ _PRODUCTS = frozenset("bmm matmul mm".split())
 _SPARSE = operations("sparse")
 _KEEPS = frozenset("contiguous clone detach".split())
 _CHANGES = frozenset("add_ copy_ lerp_ mul_ sub_".split())
+_MATRIX_PRODUCTS = frozenset("spmm bspmm spspmm matmul".split())
+_OF_DGL = ("dgl.sparse", "torch.ops.dgl_sparse")
 _GOES_ON = operations("fp32", "first", "promoted") - operations("promote")
 """What autocast computes in fp32, or in what it is given."""
 _NO_DIGITS = (
     "a distance is what is left of large products: half precision has too few digits"
+)
+NO_ISLAND = (
+    "a matrix of dgl.sparse and what it is multiplied with have to be of one dtype"
 )
 _Product = tuple[ir.Expr, tuple[ir.Expr, ir.Expr] | None, str]
 """A product, its factors if those are followed, and what is to be said of it."""
@@ -43,6 +49,7 @@ def of_products(
     found = [p for e in stmt.exprs for p in _overflowing(program, function, e)]
     found = found or [*_kept(program, function, stmt)]
     found = found or [*_in_distances(program, function, stmt)]
+    found = found or [*_with_matrices_of_dgl(remedies, function, stmt)]
     for product, factors, message in found or _in_sines(program, function, stmt):
         if factors is None or not _isolate(
             remedies, forward, function, stmt, product, factors
@@ -176,6 +183,31 @@ def _in_sines(program: Program, function: str, stmt: ir.Stmt) -> Iterator[_Produ
         for call in calls_of(other)
     ):
         yield value, (_lengthened(factors[0]), _lengthened(factors[1])), _NO_DIGITS
+
+
+def _with_matrices_of_dgl(
+    remedies: Remedies, function: str, stmt: ir.Stmt
+) -> Iterator[_Product]:
+    """``A @ layer(x)``, ``dglsp.spmm(A, x)``, in a file that imports ``dgl.sparse``: autocast does not know
+    these matrices, which are half where their values are; no island can tell."""
+    program = remedies.program
+    scopes = (program.modules[ir.file_of(function)].top, program.functions[function])
+    imported = [target for scope in scopes for _, target in scope.imports]
+    for inner in parts_of(stmt):
+        match inner:
+            case ir.Operation(op="@", operands=factors) if any(
+                target.startswith(_OF_DGL) for target in imported
+            ):
+                pass
+            case ir.Call(func=func, args=args) if (
+                program.origin(func, function) or ""
+            ).startswith(_OF_DGL) and ir.last_of(func) in _MATRIX_PRODUCTS:
+                factors = tuple(arg.value for arg in args)
+            case _:
+                continue
+        made = [Made(factor, function, stmt) for factor in factors]
+        if not all(map(remedies.halves.is_never_half, made)):
+            yield inner, None, NO_ISLAND
 
 
 def _is_sine(program: Program, function: str, call: ir.Call, cosine: ir.Expr) -> bool:

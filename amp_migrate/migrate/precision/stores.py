@@ -28,7 +28,10 @@ class Stores(Planner):
 
     def refusal(self, function: str, stmt: ir.Stmt) -> Refusal | None:
         """``buffer[mask] = half``: index_put wants equal dtypes."""
-        if stmt.kind != "assign" or isinstance(stmt.value, ir.Const):
+        if stmt.kind != "assign" or stmt.value is None:
+            return None
+        stored = Made(stmt.value, function, stmt)
+        if self.dtypes.is_number(stored) or isinstance(stmt.value, ir.Const):
             return None
         for target in stmt.targets:
             if isinstance(target, ir.Attr) and target.attr == "data":
@@ -76,7 +79,7 @@ class Stores(Planner):
     def _keeps_dtype(self, function: str, stmt: ir.Stmt, tensor: ir.Expr) -> bool:
         """``u.data = v`` gives a tensor that lasts another one: whether that is as wide as with AMP off,
         where need be by a cast."""
-        if stmt.value is None or self.program.instance_classes(tensor, function):
+        if stmt.value is None or self.remedies.is_object(tensor, function):
             return True
         value = Made(stmt.value, function, stmt)
         if self._is_like(value, tensor):
