@@ -365,6 +365,25 @@ def test_what_is_called_is_not_the_step_of_an_own_optimizer() -> None:
     """Neither a layer, nor what a module of a library holds, nor a schedule."""
     output = migrated(_OWN_OPTIMIZERS)
     assert output.count(".step(opt)") == output.count(".step(other)") == 1
-    check_off(HEAD + _OWN_OPTIMIZERS, output)
+    source, output = HEAD + _OWN_OPTIMIZERS, HEAD + output
+    assert check_off(source, output) == []
     for scales in MOVING_SCALES:
-        check_scaled(HEAD + _OWN_OPTIMIZERS, output, scales)
+        assert check_scaled(source, output, scales) == []
+
+
+RAISES = """\
+import atexit
+class Empty(RuntimeError):
+    pass
+def clip(text):
+    nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+atexit.register(clip, "")
+def check(loss):
+    if loss.item() < -1:
+        raise Empty("nothing yet")
+"""
+
+
+def test_an_error_of_ones_own_runs_no_callback() -> None:
+    source = RAISES + LOOP.replace("CALL", "check(loss)")
+    assert "unscale_" not in migrated(source)

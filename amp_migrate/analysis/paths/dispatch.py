@@ -79,6 +79,10 @@ class Dispatch:
             # An attribute that nothing here sets is a method of a library.
             if call.func.attr not in self._stored:
                 return True
+        refs = program.resolve(call.func, function)
+        if refs and all(ref.kind == "class" for ref in refs):
+            # An exception of one's own, say: its constructor is a library's.
+            return True
         return program.origin(call.func, function) is not None or gradients.is_harmless(
             program, call, function
         )
