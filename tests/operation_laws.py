@@ -21,7 +21,7 @@ NOT_TRIED = frozenset(
     iter list next numpy pin_memory reversed tuple upsample half bfloat16 cuda float double to type_as cpu
     pca_lowrank svd_lowrank lobpcg matrix_rank lstsq conv1d_input conv1d_weight conv2d_input
     conv2d_weight conv3d_input conv3d_weight coalesce to_dense float_power_ avg_pool3d equal
-    matrix_exp addr_""".split()
+    matrix_exp addr_ orgqr ormqr assert_close""".split()
 )
 """Of NumPy, Python or distributed training; casts and moves; what the CPU has in no half precision, and what
 raised in earlier versions, or raises on GPUs or in the backward alone."""
@@ -139,6 +139,12 @@ poisson_nll_loss F.poisson_nll_loss(x, y)
 pow x.pow(2)
 prelu F.prelu(x, v[:1])
 put_ x.put_(k, u)
+put x.put(k, u)
+cartesian_prod torch.cartesian_prod(v, u)
+vecdot torch.linalg.vecdot(x, y)
+ctc_loss F.ctc_loss(b, j[:, :2], (4, 4, 4, 4), (2, 2, 2, 2))
+histogram torch.histogram(x, 4)
+polar torch.polar(x, y)
 renorm x.renorm(2, 0, 1.0)
 repeat x.repeat(2, 1)
 repeat_interleave x.repeat_interleave(2, 0)

@@ -51,6 +51,18 @@ FP32_ONLY = re.compile(
 )
 """Functions that want fp32 operands (``histc`` on CUDA), and compute no product that autocast would cast
 again."""
+RAISES = re.compile(
+    r"torch\.nn\.AdaptiveLogSoftmaxWithLoss"
+    r"|torch\.linalg\.(?!norm$|vector_norm$|matrix_norm$|multi_dot$|vecdot$)\w+"
+    r"|torch\.(inverse|cholesky\w*|svd\w*|qr|det|logdet|slogdet|solve|eig|symeig|lstsq|pinverse"
+    r"|matrix_exp|pca_lowrank|lobpcg|lu\w*|geqrf|triangular_solve|quantile|nanquantile|polar|stft"
+    r"|istft|fft|ifft|rfft|irfft|baddbmm_|sspaddmm|hspmm)"
+    r"|torch\.sparse\.(addmm|sampled_addmm|spsolve)"
+    r"|torch\.fft\.\w+|warpctc_pytorch\.\w+"
+    r"|torch\.distributions\.(multivariate_normal\.)?MultivariateNormal"
+    r"|torch_geometric\.nn\.(models\.)?DeepGraphInfomax\.loss"
+)
+"""Functions that raise in half precision, or lose their meaning there."""
 NORMAL = re.compile(r"torch\.distributions\.(normal\.)?Normal")
 FLOAT = re.compile(r"torch\.(float|float32|Tensor|FloatTensor|cuda\.FloatTensor)")
 INTEGERS = re.compile(r"torch\.(u?int\d*|long|short|bool)")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 
@@ -11,6 +10,7 @@ from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.live import Live
 from amp_migrate.analysis.paths.hooked_forwards import attached
 from amp_migrate.analysis.paths.loops import Blocked, Refusal, refused
+from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.dtype_questions import tested
 from amp_migrate.analysis.values.called import Called
 from amp_migrate.catalogue.operations import operations, rows, since
@@ -34,17 +34,6 @@ from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.link import Program
 
-_RAISES = re.compile(
-    r"torch\.nn\.AdaptiveLogSoftmaxWithLoss"
-    r"|torch\.linalg\.(?!norm$|vector_norm$|matrix_norm$|multi_dot$|vecdot$)\w+"
-    r"|torch\.(inverse|cholesky\w*|svd\w*|qr|det|logdet|slogdet|solve|eig|symeig|lstsq|pinverse"
-    r"|matrix_exp|pca_lowrank|lobpcg|lu\w*|geqrf|triangular_solve|quantile|nanquantile|polar|stft"
-    r"|istft|fft|ifft|rfft|irfft|baddbmm_|sspaddmm|hspmm)"
-    r"|torch\.sparse\.(addmm|sampled_addmm|spsolve)"
-    r"|torch\.fft\.\w+|warpctc_pytorch\.\w+"
-    r"|torch\.distributions\.(multivariate_normal\.)?MultivariateNormal"
-    r"|torch_geometric\.nn\.(models\.)?DeepGraphInfomax\.loss"
-)
 _LIBRARY_METHODS = ("loss",)
 """Methods of what a library makes that are among these."""
 _RAISING_METHODS = operations("no-half")
@@ -444,7 +433,7 @@ class Hazards:
             message = f"before torch {_shown(since()[older])}, autocast leaves {older}() in half precision"
             return Refusal("AMP009", message, call.line)
         for name in names:
-            if _RAISES.fullmatch(name):
+            if dtype_table.RAISES.fullmatch(name):
                 short = name.rsplit(".", 1)[-1]
                 return Refusal(
                     "AMP020",

@@ -205,9 +205,7 @@ class Leaving:
         if put is not None:
             source, tensor = put
             return self._stored(function, stmt, source, tensor, f"{name}()", name)
-        if name in operations("wide", "lacks-half") or (
-            origin is not None and dtype_table.FP32_ONLY.fullmatch(origin)
-        ):
+        if self._lacks_half(name, origin):
             halves = [v for v in operands if self._trace(function, stmt, v).half]
             at = Made(operands[0], function, stmt)
             sure = origin is not None or self.remedies.is_tensor(at)
@@ -221,6 +219,18 @@ class Leaving:
         if name in operations("alike"):
             return self._of_alike(function, stmt, operands, False, f"{name}()")
         return None
+
+    @staticmethod
+    def _lacks_half(name: str, origin: str | None) -> bool:
+        """Whether an operation raises in half precision, or loses its meaning there."""
+        return name in operations("wide", "lacks-half") or (
+            origin is not None
+            and (
+                name in operations("no-half")
+                or dtype_table.FP32_ONLY.fullmatch(origin) is not None
+                or dtype_table.RAISES.fullmatch(origin) is not None
+            )
+        )
 
     def _of_alike(
         self,
