@@ -120,8 +120,39 @@ seen = torch.from_numpy(out.detach().cpu().numpy())
 print((seen @ torch.ones(seen.shape[1])).dtype)
 ---
 seen = torch.from_numpy(full_out.detach().cpu().numpy())
+=== by a lambda
+LINEAR
+import numpy as np
+whole = lambda t: t.detach().cpu().numpy()
+---
+out = model(x)
+loss = F.mse_loss(out, y)
+print(np.linalg.svd(whole(out))[1].dtype, whole(y).dtype)
+---
+print(np.linalg.svd(whole(out.float()))[1].dtype, whole(y).dtype)
+
+=== of what becomes one by itself
+LINEAR
+import numpy as np
+---
+out = model(x)
+loss = F.mse_loss(out, y)
+print(np.linalg.svd(out.detach().cpu())[1].dtype)
+---
+print(np.linalg.svd(out.detach().cpu().float())[1].dtype)
 """)
 REFUSED = cases("""\
+=== of one after another
+LINEAR
+import numpy as np
+---
+out = model(x)
+kept = {"out": out, "y": y}
+loss = F.mse_loss(out, y)
+seen = {k: np.linalg.svd(v.detach().cpu().numpy()) for k, v in kept.items()}
+---
+seen =
+
 === of unknown precision
 LINEAR
 import sys

@@ -117,6 +117,9 @@ NUMBERS = {
     "a power": "-math.pow(10, 9)",
     "a member": "Kind.LOW.value",
     "of a lambda": "low()",
+    "of a tensor": "torch.tensor(-1e9, device=x.device)",
+    "of a buffer": "self.low",
+    "changed in place": "turned",
     "one of two": "(0.5 if s is None else -1e9)",
 }
 WHERE = """\
@@ -127,15 +130,33 @@ ARGS = parser.parse_args([])
 low = lambda: -1e9
 class Kind(enum.Enum):
     LOW = -1e9
+turned = 1.0
+turned *= -1e9
 """
 
 
 @pytest.mark.parametrize("name", NUMBERS)
 def test_where_a_number_may_come_from(name: str) -> None:
-    body = before(MODEL.format(f"s = s.masked_fill(mask, {NUMBERS[name]})"))
+    buffered = MODEL.replace(
+        "super().__init__()",
+        'super().__init__()\n        self.register_buffer("low", torch.tensor(-1e9))',
+    )
+    body = before(buffered.format(f"s = s.masked_fill(mask, {NUMBERS[name]})"))
     output = migrate_source(HEAD + WHERE + body).output
     assert "finfo(s.dtype).min" in output or "s.float().masked_fill" in output
     check_runs(HEAD + WHERE + body, output)
+
+
+def test_what_a_partial_gives() -> None:
+    body = MODEL.replace(
+        "class Attention",
+        "import functools\ndef hidden(s, mask, fill):\n    return s.masked_fill(mask, fill)\n"
+        "hide = functools.partial(hidden, fill=-1e9)\nclass Attention",
+    )
+    source = HEAD + before(body.format("s = hide(s, mask)"))
+    result = migrate_source(source)
+    assert result.output == source
+    assert {found.code for found in result.diagnostics} == {"AMP021"}
 
 
 OWN_LIMITS = {

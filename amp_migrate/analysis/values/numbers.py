@@ -13,6 +13,7 @@ from amp_migrate.analysis.objects.points_to import TOO_MANY, PointsTo
 from amp_migrate.analysis.tables.vocabulary import Half
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
+from amp_migrate.program.names import Definition
 
 FP32_NEXT_TO_ONE = 2**-25
 _FP32_LIMITS = {
@@ -36,6 +37,8 @@ _PYTHON_LIMITS = {
 }
 
 
+_SCALARS = ("torch.tensor", "torch.as_tensor", "torch.scalar_tensor")
+_MOST_CHANGES = 4
 _FOLDS: dict[str, Callable[..., float]] = {
     "builtins.float": float,
     "builtins.int": float,
@@ -53,6 +56,28 @@ class _Known(defaultdict[Half, dict[tuple[ir.Expr, str], list[float]]]):
         super().__init__(dict)
         self.cut: set[tuple[ir.Expr, str]] = set()
         """Whose search ended before it had found all."""
+
+
+class _Bound(defaultdict[tuple[str, str], list[tuple[ir.Expr, str]]]):
+    """What parameters of functions are bound to by ``partial``, and what buffers are made with: the latter
+    under their names alone."""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(list)
+        for function, _, call in program.calls_named("partial"):
+            if program.origin(call.func, function) != "functools.partial":
+                continue
+            for ref in (
+                program.resolve(call.args[0].value, function) if call.args else ()
+            ):
+                if ref.kind == "function":
+                    for arg in call.args[1:]:
+                        if arg.name is not None:
+                            self[ref.name, arg.name].append((arg.value, function))
+        for function, _, call in program.calls_named("register_buffer"):
+            match call.argument(0, "name"), call.argument(1, "tensor"):
+                case ir.Const(value=str(name)), made if made is not None:
+                    self["", name].append((made, function))
 
 
 class _Options(defaultdict[str, list[tuple[ir.Expr, str]]]):
@@ -113,6 +138,7 @@ class Numbers:
         if isinstance(expr, ir.Call):
             # Points-to looks into what it is called on instead.
             yield from self._of_call(expr, function)
+        yield from self._given_otherwise(expr, function)
         for one in self.points_to.of(expr, function):
             value, at = one.expr, one.function
             if one.name == TOO_MANY:
@@ -133,6 +159,40 @@ class Numbers:
                     yield 1.0
             elif isinstance(value, ir.Call) and value is not expr:
                 yield from self._of_call(value, at)
+
+    def _given_otherwise(self, expr: ir.Expr, function: str) -> Iterator[float]:
+        """What a ``partial`` gives a parameter, ``fill *= -1e9`` a variable, and what a buffer is made
+        with."""
+        program = self.program
+        match expr:
+            case ir.Name(id=name):
+                owner = program.owner(name, function)
+                for value, at in program.noted(_Bound).get((owner or "", name), ()):
+                    yield from self.all(value, at)
+                changed = [
+                    found
+                    for found in program.defined(name, function)
+                    if found.stmt.kind == "augassign" and found.stmt.op in _ARITHMETIC
+                ]
+                if changed and len(changed) <= _MOST_CHANGES:
+                    yield from self._changed(name, changed)
+            case ir.Attr(attr=name):
+                for value, at in program.noted(_Bound).get(("", name), ()):
+                    yield from self.all(value, at)
+
+    def _changed(self, name: str, changed: list[Definition]) -> Iterator[float]:
+        for one in changed:
+            assert one.stmt.value is not None and one.stmt.op is not None
+            begun = [
+                _folded(other.value)
+                for other in self.program.defined(name, one.function)
+                if other.stmt.kind == "assign" and other.value is not None
+            ]
+            for number in self.all(one.stmt.value, one.function):
+                for before in begun:
+                    if before is not None:
+                        with suppress(ArithmeticError, ValueError, TypeError):
+                            yield float(_ARITHMETIC[one.stmt.op](before, number))
 
     def _of_part(self, of: ir.Expr, name: object, function: str) -> Iterator[float]:
         """What is under a name in what an expression makes: an option of the command line, a member of an
@@ -158,6 +218,9 @@ class Numbers:
         values = [arg.value for arg in call.args]
         if isinstance(call.func, ir.Attr) and call.func.attr == "item" and not values:
             return self.all(call.func.value, function)
+        if origin in _SCALARS and values:
+            # Of no dimensions, it promotes no more than a number does.
+            return self.all(values[0], function)
         fold = _FOLDS.get(origin or "")
         if fold is not None:
             match values:

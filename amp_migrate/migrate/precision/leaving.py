@@ -14,6 +14,7 @@ from amp_migrate.analysis.objects.modules import Construction
 from amp_migrate.analysis.paths.loops import Blocked, refused
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.dtype_questions import tested
+from amp_migrate.analysis.values.called import Called
 from amp_migrate.analysis.values.traces import ANY, At, Trace, Traces
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
@@ -34,6 +35,7 @@ _PARAMETER = "torch.nn.Parameter"
 _KEEPERS = (_PARAMETER, "torch.utils.data.TensorDataset", "torch.save")
 """What keeps a tensor, in its dtype, for uses that are not followed."""
 
+_RANKS = ("argmax", "argmin", "argsort")
 _TAKE_TENSORS = frozenset("index_add index_add_ index_copy index_copy_".split())
 """What takes no number in the place of a tensor."""
 
@@ -181,12 +183,22 @@ class Leaving:
             if not self._own_region(function, stmt):
                 return f"{_SAYS} a module"
             return None
+        if self._is_wanting_lambda(func, function, stmt):
+            if any(self._element(function, stmt, one).half for one in spread):
+                return f"{_SAYS} a lambda"
+            halves = [v for v in values if self._trace(function, stmt, v).half]
+            return self._helped(function, stmt, halves, [], False, "a lambda")
         if origin is None and self._wants_fp32(func, function):
             halves = [v for v in values if self._trace(function, stmt, v).half]
             sure = self._takes_tensor(func, function)
             return self._helped(
                 function, stmt, halves, values[:1], True, "a module", sure
             )
+        if origin is None and _is_array(call):
+            assert isinstance(func, ir.Attr)
+            values = [func.value]
+        if (origin or "").startswith("numpy.") or _is_array(call):
+            return self._of_arrays(function, stmt, call, values)
         if origin is not None and not origin.startswith("torch."):
             return None
         if origin in _KEEPERS:
@@ -219,6 +231,50 @@ class Leaving:
         if name in operations("alike"):
             return self._of_alike(function, stmt, operands, False, f"{name}()")
         return None
+
+    def _of_arrays(
+        self, function: str, stmt: ir.Stmt, call: ir.Call, values: list[ir.Expr]
+    ) -> str | None:
+        """What becomes an array: a tensor, or what a function of NumPy is given that is one for sure."""
+        for value in values:
+            if not self._trace(function, stmt, value).half:
+                continue
+            # Nothing but a tensor is on a device, or part of a graph.
+            sure = _is_array(call) or any(
+                isinstance(inner, ir.Attr) and inner.attr in ("cpu", "detach", "data")
+                for inner in ir.walk(value)
+            )
+            made = any(_is_array(one) for one in ir.calls_in(value))
+            if made or not sure or self._is_ranked(function, stmt, value):
+                continue
+            found = self._helped(
+                function, stmt, [value], [value], False, "an array", True
+            )
+            if found is not None:
+                return found
+        return None
+
+    def _is_ranked(self, function: str, stmt: ir.Stmt, value: ir.Expr) -> bool:
+        """Whether a statement asks for places in it, such as that of the largest."""
+        return any(
+            ir.method_of(call) in _RANKS and any(one is value for one in ir.walk(call))
+            for call in calls_of(stmt)
+        )
+
+    def _is_wanting_lambda(self, func: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
+        """Whether a lambda is called that makes an array, or computes what wants fp32."""
+        called = self.program.noted(Called).held(func, function, stmt)
+        return any(
+            isinstance(one, ir.Deferred)
+            and any(
+                _is_array(call)
+                or self._lacks_half(
+                    ir.method_of(call) or "", self.program.origin(call.func, where)
+                )
+                for call in ir.calls_in(one.body)
+            )
+            for one, where, _ in [*called, (func, function, stmt)]
+        )
 
     @staticmethod
     def _lacks_half(name: str, origin: str | None) -> bool:
@@ -443,6 +499,10 @@ class Leaving:
         if run not in self.more:
             self.more.append(run)
         return True
+
+
+def _is_array(call: ir.Call) -> bool:
+    return isinstance(call.func, ir.Attr) and call.func.attr == "numpy"
 
 
 def _now(expr: ir.Expr) -> Iterator[ir.Expr]:
