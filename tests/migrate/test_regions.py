@@ -690,6 +690,20 @@ for out, y in features():
     assert left_alone(source) == "AMP033"
 
 
+def test_each_of_a_list_of_modules_computes() -> None:
+    output = migrated("""\
+heads = nn.ModuleList(nn.Linear(8, 3) for _ in range(2)).to(device)
+opt = torch.optim.SGD(heads.parameters(), lr=0.1)
+for x, y in data:
+    opt.zero_grad()
+    outs = [n(x) for n in heads]
+    loss = criterion(torch.stack(outs).mean(0), y)
+    loss.backward()
+    opt.step()
+""")
+    assert "        outs = [n(x) for n in heads]\n        loss = criterion(" in output
+
+
 def test_a_forward_before_the_optimizer_is_made_stays_as_it_is() -> None:
     first = "new = criterion(model(data[0][0]), data[0][1])\n"
     source = f"""\

@@ -10,7 +10,7 @@ from dataclasses import replace
 from amp_migrate.analysis.objects.contents import Contents
 from amp_migrate.analysis.tables import dtype_table, vocabulary
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of, each_part, unpacked
+from amp_migrate.program.bindings import calls_of, each_part, parts_of, unpacked
 from amp_migrate.program.link import Program, Ref
 
 ANY, MODULES, MODELS = range(3)
@@ -306,7 +306,13 @@ class Forward:
         owner = self.program.owner(func.id, function)
         if owner is None:
             # `sum(net(x) for net in nets)`
-            known = func.id in self.module_keys
+            known = func.id in self.module_keys or any(
+                func in inner.targets
+                and any(self.is_module(one, function) for one in inner.iterables)
+                for stmt in self.program.statements(function)
+                for inner in parts_of(stmt)
+                if isinstance(inner, ir.Comprehension)
+            )
             return known or bool(vocabulary.MODEL_LIKE.search(func.id))
         definitions = self.program.definitions(owner, func.id)
         lambdas = [d.value for d in definitions if isinstance(d.value, ir.Deferred)]
