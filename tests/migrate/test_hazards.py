@@ -84,6 +84,7 @@ BCE = {
     "subclass": "class L(nn.BCELoss):\n    pass\ncriterion = L()\n",
     "getattr": 'criterion = getattr(nn, "BCELoss")()\n',
     "table": 'criterion = {"a": nn.BCELoss(), "b": nn.MSELoss()}["a"]\n',
+    "keys": "terms = {nn.BCELoss(): 1.0}\n(criterion,) = terms\n",
     "import": "from torch.nn import BCELoss as L\ncriterion = L()\n",
     "functional": "criterion = F.binary_cross_entropy\n",
     "functional by name": 'criterion = getattr(F, "binary_cross_entropy")\n',

@@ -126,7 +126,7 @@ class BceLosses:
             kept = self._is_kept(stmt, expr)
             for inner in self._stray(expr, function, kept, stmt):
                 message = f"{_word(inner)} is not followed from here, and raises under autocast"
-                if isinstance(inner, ir.Call):
+                if isinstance(inner, ir.Call) and not self.makes(inner, function):
                     message = (
                         "the loss that is chosen by its name here may be BCELoss,"
                         " which raises under autocast"
@@ -211,6 +211,9 @@ class BceLosses:
                 yield from self._stray(
                     item, function, pairs and bool(stmt.targets), stmt
                 )
+            for key in expr.keys:
+                if isinstance(key, ir.Call):
+                    yield from self._stray(key, function, False, stmt)
             return
         compares = isinstance(expr, ir.Operation) and expr.op in _COMPARISONS
         for child in ir.children(expr):
