@@ -132,6 +132,8 @@ class _Editor(cst.CSTTransformer):
                 if not isinstance(node, cst.Call):
                     raise MismatchError("no call where the plan saw one")
                 held = node.args[0].value if edit.given else node.func
+                if isinstance(held, cst.Attribute) and held.attr.value == "forward":
+                    held = held.value
                 layers = cst.Module([]).code_for_node(held)
                 last, others = (
                     cst.parse_expression(f"{layers}[{part}]") for part in ("-1", ":-1")

@@ -224,14 +224,20 @@ def _without_cast(node: ast.expr) -> list[ast.expr]:
         if len(args) == 1 and isinstance(args[0], ast.Call) and not node.keywords:
             # layers[-1](layers[:-1](x)), of which the last are layers, too
             if ast.unparse(args[0].func) == f"{ast.unparse(func.value)}[:-1]":
-                return [ast.Call(func.value, args[0].args, args[0].keywords)]
+                return _runs_of(func.value, args[0])
         if inner and isinstance(inner[0], ast.Call):
             call = inner[0]
             layers = ast.unparse(func.value)
             if ast.unparse(call.func) == f"{layers}[:-1]":
-                return [ast.Call(func.value, call.args, call.keywords)]
+                return _runs_of(func.value, call)
             # layers[-1](data_parallel(layers[:-1], x).float())
             if call.args and ast.unparse(call.args[0]) == f"{layers}[:-1]":
                 args = [func.value, *call.args[1:]]
                 return [ast.Call(call.func, args, call.keywords)]
     return []
+
+
+def _runs_of(layers: ast.expr, call: ast.Call) -> list[ast.expr]:
+    """``layers(x)`` and ``layers.forward(x)``, given what a call gives."""
+    forward = ast.Attribute(layers, "forward", ast.Load())
+    return [ast.Call(func, call.args, call.keywords) for func in (layers, forward)]

@@ -737,6 +737,27 @@ bound = Bound(model, F.mse_loss)
 loss = bound(x, y)
 ---
 loss = bound(x, y)
+
+=== layers that are run by their forward, the last by an option
+class Logit(nn.Module):
+    def __init__(self, width=4, squash=True, shift=False):
+        super().__init__()
+        layers = [nn.Linear(6, width)]
+        layers += [nn.ReLU(), nn.Linear(width, 1)]
+        if squash:
+            layers += [nn.Sigmoid()]
+        if shift:
+            layers.append(nn.Hardtanh(0.0, 1.0))
+        self.layers = nn.Sequential(*layers)
+    def forward(self, x):
+        return self.layers.forward(x)
+model = Logit(3).to(device)
+BCE
+---
+loss = criterion(model.forward(x), y)
+---
+return self.layers[-1](self.layers[:-1](x).float())
+    loss = criterion(output, y)
 """)
 REFUSED = cases("""\
 === a class of layers that are all there is

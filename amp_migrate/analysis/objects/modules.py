@@ -114,6 +114,7 @@ class Modules:
         # From where the list is made to the call, in one block.
         depth = len(end.path)
         found: list[ir.Expr] | None = None
+        added: list[ir.Expr] | None
         for _, stmt in said:
             place = stmt.path[:depth]
             if place[:-1] != end.path[:-1] or place[-1][0] != end.path[-1][0]:
@@ -121,7 +122,8 @@ class Modules:
             if place[-1][1] >= end.path[-1][1]:
                 break
             if len(stmt.path) > depth:
-                added: list[ir.Expr] | None = unknown
+                added = self._chosen(stmt, value, at, depth)
+                added = unknown if added is None else added
             elif stmt.kind in ("assign", "annassign") and stmt.targets == (value,):
                 found, added = [], _written(stmt.value)
             else:
@@ -131,6 +133,24 @@ class Modules:
             else:
                 found += added
         return unknown if found is None else found
+
+    def _chosen(
+        self, stmt: ir.Stmt, name: ir.Name, function: str, depth: int
+    ) -> list[ir.Expr] | None:
+        """What a statement under an option adds to a list, ``if use_sigmoid: ...``; None where that may be on
+        or off."""
+        for outer in self.program.statements(function):
+            if outer.path == stmt.path[:-1] and len(outer.path) == depth:
+                if outer.kind == "if" and outer.value is not None:
+                    known = self.points_to.constants(outer.value, function)
+                    values = [
+                        o.expr.value for o in known if isinstance(o.expr, ir.Const)
+                    ]
+                    truths = set(map(bool, values))
+                    if len(truths) == 1:
+                        runs = truths == {stmt.path[-1][0] == "body"}
+                        return _added(stmt, name) if runs else []
+        return None
 
     @staticmethod
     def _named_layers(

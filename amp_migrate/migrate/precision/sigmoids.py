@@ -447,7 +447,7 @@ class Sigmoids(Planner):
         if first is not None and self._is_function(func, at.function):
             self._squash_operand(at, first)
             return
-        modules = self.modules.of(func, at.function)
+        modules = self.modules.of(_layers(call), at.function)
         if modules is not None:
             kinds = {program.origin(m.call.func, m.function) for m in modules}
             if len(kinds) > 1:
@@ -550,7 +550,7 @@ class Sigmoids(Planner):
         if origin in _SQUASHING:
             self._squash_operand(at, given)
             return
-        self._split(at, call, call.func, given, module)
+        self._split(at, call, _layers(call), given, module)
 
     def _squash_parallel(self, at: Made, call: ir.Call) -> None:
         """The sigmoid at the end of what ``data_parallel(layers, x)`` runs."""
@@ -574,7 +574,7 @@ class Sigmoids(Planner):
         layers = self.modules.layers(module)
         if layers is None or module.wrapped:
             raise self._lost(at)
-        given_first = named is not call.func
+        given_first = named is not _layers(call)
         *others, (last, function) = layers
         ends = self.modules.of(last, function)
         depth = 1
@@ -618,6 +618,14 @@ class Sigmoids(Planner):
     def _lost(at: Made) -> Unclear:
         message = "the sigmoid before BCELoss, which must run in fp32, was not found"
         return Unclear(message, at.stmt.line)
+
+
+def _layers(call: ir.Call) -> ir.Expr:
+    """What runs in ``layers(x)``, or ``layers.forward(x)``."""
+    match call.func:
+        case ir.Attr(value=layers, attr="forward"):
+            return layers
+    return call.func
 
 
 def _kept(name: str, operands: list[ir.Expr]) -> list[ir.Expr]:
