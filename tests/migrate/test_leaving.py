@@ -1335,6 +1335,7 @@ for x, y in loader:
     "use",
     [
         "bank[[0, 1]] = out[:2]",
+        "import operator\n    operator.setitem(bank, [0, 1], out[:2])",
         "bank = bank.index_put((torch.tensor([0, 1], device=device),), out[:2])",
     ],
 )

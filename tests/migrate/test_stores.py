@@ -278,6 +278,16 @@ def test_a_tensor_that_lasts_keeps_its_dtype() -> None:
     check_runs(source, result.output)
 
 
+def test_a_mean_of_parameters_is_as_wide_as_they_are() -> None:
+    line = (
+        "for p, q in zip(self.fc.parameters(), model.fc.parameters()):\n"
+        "            p.data = p.data * 0.9 + q.data * 0.1"
+    )
+    source = _program((line, "out = self.fc(x)"))
+    result = migrate_source(source, path="train.py")
+    assert result.changed and ".dtype" not in result.output
+
+
 @pytest.mark.parametrize(
     "line",
     ["self.fc.weight.data = self.fc.weight.data * 0.9", "self.data = self.fc(x)"],

@@ -103,6 +103,14 @@ class Casts(Planner):
                 args=(_, ir.Arg(value=put)),
             ) if self.remedies.is_tensor(Made(into, function, stmt)):
                 return put, into
+            case ir.Call(
+                args=(ir.Arg(value=into), _, ir.Arg(value=put))
+            ) if self.program.origin(
+                call.func, function
+            ) == "operator.setitem" and self.remedies.is_tensor(
+                Made(into, function, stmt)
+            ):
+                return put, into
         if method not in operations("source") or not isinstance(call.func, ir.Attr):
             return None
         position = 1 if method.startswith(("masked", "put", "index_put")) else 2

@@ -199,7 +199,7 @@ class Leaving:
             values = [func.value]
         if (origin or "").startswith("numpy.") or _is_array(call):
             return self._of_arrays(function, stmt, call, values)
-        if origin is not None and not origin.startswith("torch."):
+        if origin is not None and not origin.startswith(("torch.", "operator.setitem")):
             return None
         if origin in _KEEPERS:
             halves = [v for v in values if self._trace(function, stmt, v).half]

@@ -97,12 +97,32 @@ class Stores(Planner):
     def _is_like(self, value: Made, tensor: ir.Expr) -> bool:
         """Whether a value is no half one, but for what it takes from a tensor itself."""
         full = self.halves.made_full
-        own = {id(one) for one in ir.walk(value.expr) if one == tensor} - full
+        like = (tensor, *self._beside(value, tensor))
+        own = {id(one) for one in ir.walk(value.expr) if one in like} - full
         full |= own
         try:
             return self.halves.is_never_half(value)
         finally:
             full -= own
+
+    def _beside(self, value: Made, tensor: ir.Expr) -> Iterator[ir.Expr]:
+        """The other parameters of a loop: ``for p, q in zip(one.parameters(), other.parameters())``."""
+        for outer in self.program.control(value.function).around(value.stmt.path):
+            match outer:
+                case ir.Stmt(
+                    kind="for",
+                    targets=(ir.Display(items=items),),
+                    value=ir.Call(func=func, args=args),
+                ) if (
+                    tensor in items
+                    and self.program.origin(func, value.function) == "builtins.zip"
+                    and all(
+                        isinstance(arg.value, ir.Call)
+                        and ir.last_of(arg.value.func) == "parameters"
+                        for arg in args
+                    )
+                ):
+                    yield from items
 
     def _says_dtype(self, function: str, stmt: ir.Stmt, target: ir.Item) -> bool:
         """Whether a value says its dtype itself, and that is right for what it goes into."""
