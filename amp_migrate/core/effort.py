@@ -50,6 +50,11 @@ def spend(steps: int) -> None:
         raise TooLargeError
 
 
+def left() -> float:
+    """How many steps may still be spent."""
+    return _effort.left
+
+
 def take(steps: float) -> bool:
     """Count the steps that were spent elsewhere; not where that is too many, which is not told by them:
     what both came to need is counted twice."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from amp_migrate.analysis.paths.closures import called_first
 from amp_migrate.analysis.paths.loops import Note, Refusal, TrainingLoop
 from amp_migrate.analysis.values.device import Told
-from amp_migrate.core import phases
+from amp_migrate.core import effort, phases
 from amp_migrate.core.beside import shared
 from amp_migrate.core.options import Options
 from amp_migrate.edit.edits import (
@@ -272,7 +272,12 @@ def _plan_cluster(
             return part.refusal
 
         # Of what is planned elsewhere only the refusals come back; the others are planned together.
-        for part, refusal in zip(parts, shared(plan, len(parts)), strict=True):
+        before = effort.left()
+        first = [plan(0)] if parts else []
+        if effort.left() < (before - effort.left()) * len(parts):
+            parts = []  # it would be too much for all of them
+        others = shared(lambda number, plan=plan: plan(number + 1), len(parts) - 1)  # type: ignore[misc]
+        for part, refusal in zip(parts, [*first, *others], strict=False):
             part.refusal = refusal
         groups += parts or [group]
     good = [group for group in groups if group.refusal is None]

@@ -288,11 +288,15 @@ class Planner:
         return found
 
     def _clears_first(self, group: Group) -> bool:
-        """Whether each step uses no gradients but those of its own function: scaled ones flow into every
-        object that a forward goes through."""
+        """Whether each step uses no gradients but those of its own function, and nothing touches these that
+        runs on another object: scaled ones flow into every object that a forward goes through.
+        """
+        concrete = self.program.noted(Concrete)
 
         def trains(function: str, stmt: ir.Stmt) -> bool:
-            return any(
+            return concrete.runs_others(
+                stmt, function, lambda callee: bool(self.events.kinds(callee))
+            ) or any(
                 "backward" in self.events.kinds(callee)
                 for event in self.events.of(function, stmt)
                 for callee in event.callees
@@ -321,8 +325,17 @@ class Planner:
         while pending:
             expr, function = pending.pop()
             own = program.self_class(function)
+            copied = {
+                part
+                for call in ir.calls_in(expr)
+                if program.origin(call.func, function) == "copy.deepcopy"
+                and len(call.args) == 1
+                for part in ir.walk(call)
+            }
             for inner in ir.walk(expr):
-                if (inner, function) in seen or inner == ir.Name(own[0] if own else ""):
+                if inner in copied or inner == ir.Name(own[0] if own else ""):
+                    continue
+                if (inner, function) in seen:
                     continue
                 seen.add((inner, function))
                 if isinstance(inner, ir.Name) and self.forward.is_module(

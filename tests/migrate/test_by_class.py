@@ -657,3 +657,149 @@ def test_what_is_read_out_of_an_object_and_goes_on(name: str, inside: bool) -> N
         more = "def tangle(one, two, run):\n    " + more.replace("\n", "\n    ")
         more += "\ntangle(one, two, run)"
     assert not migrate_source(read(more), path="train.py").changed
+
+
+SERVED = """\
+ import argparse, copy, random
+ class Client:
+     def __init__(self, args):
+         self.net = copy.deepcopy(args.net)
+         self.times = {"rounds": 0}
+         self.kind = None
+         self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
++        self.scaler = BORN
+     def update(self, x, y):
+         STEPS net=self.net opt=self.opt scaler=self.scaler
+ class Left(Client):
+     def __init__(self, args):
+         super().__init__(args)
+         self.head = self.net[2]
+     def update(self, x, y):
+         self.opt.zero_grad()
+         loss = criterion(self.net(x), y) + self.net[2].weight.mean()
+         loss.backward(create_graph=True)
+         self.opt.step()
+ class Server:
+     def __init__(self, args):
+         args.net = make().to(device)
+         self.args = args
+         self.clients = []
+     def add(self, kind):
+         self.clients.append(kind(self.args))
+     def turn(self, x, y):
+         chosen = random.sample(self.clients, 2)
+         for one in chosen:
+             one.times["rounds"] += 1
+             one.update(x, y)
+             MORE
+ server = Server(argparse.ArgumentParser().parse_known_args()[0])
+ server.add(Client)
+ server.add(Left)
+ for x, y in data:
+     server.turn(x, y)
+"""
+
+
+def test_a_copy_of_what_all_are_given() -> None:
+    source, expected = before_and_after(written_out(SERVED.replace("MORE", "pass")))
+    result = migrate_source(HEAD + source, path="train.py")
+    assert result.output == HEAD + expected
+    assert [found.code for found in result.diagnostics] == ["AMP023"]
+
+
+TIES = {
+    "no copy": ("copy.deepcopy(args.net)", "args.net"),
+    "a shallow one": ("copy.deepcopy(", "copy.copy("),
+    "a chosen one's net": ("pass", "one.net = chosen[0].net"),
+    "a chosen one's optimizer": ("pass", "one.opt = chosen[0].opt"),
+    "by a helper": ("pass", "self.args.of = one; self.args.of.net = self.args.net"),
+    "what it trains, by its name": ("pass", "setattr(one, 'net', self.args.net)"),
+}
+CLIPS = """\
+    def clip(self):
+        nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
+class Server:
+"""
+
+
+@pytest.mark.parametrize("name", TIES)
+def test_no_copy_of_what_all_are_given(name: str) -> None:
+    tied = SERVED.replace("MORE", "pass").replace(*TIES[name])
+    assert tied != SERVED.replace("MORE", "pass")
+    source, _ = before_and_after(written_out(tied))
+    if "copy" in name or "shallow" in name:
+        # The other one clips gradients that would still have their scale.
+        source = source.replace("class Server:\n", CLIPS).replace(
+            "(self, x, y)", "(self, x, y, other)", 2
+        )
+        source = source.replace(
+            "loss.backward()\n", "loss.backward()\n        other.clip()\n"
+        )
+        source = source.replace("one.update(x, y)", "one.update(x, y, chosen[0])")
+    assert not migrate_source(HEAD + source, path="train.py").changed
+
+
+FOUND = {
+    "the largest": "max(every, key=id)",
+    "a copy of the list": "list(every)[1]",
+    "a choice": "__import__('random').choice(every)",
+    "out of a namespace": "types.SimpleNamespace(a=every[1]).a",
+    "of the type": "type(every[1])()",
+    "by a property": "Holder(every).first",
+    "by an operator": "Holder(every)[1]",
+    "by a method": "every[1].me()",
+    "by a generator": "next(each(every))",
+    "by a closure": "of(every[1])()",
+    "by a lambda": "(lambda: every[1])()",
+    "by a name": "globals()['every'][1]",
+}
+HOLDS = """\
+import types
+class Base:
+    def __init__(self):
+        self.net = make().to(device)
+        self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
+    def update(self, x, y):
+        self.opt.zero_grad()
+        loss = criterion(self.net(x), y)
+        loss.backward()
+        self.opt.step()
+    def me(self):
+        return self
+class Left(Base):
+    def update(self, x, y):
+        self.opt.zero_grad()
+        loss = criterion(self.net(x), y)
+        loss.backward(create_graph=True)
+        self.opt.step()
+class Holder:
+    def __init__(self, its):
+        self.its = its
+    @property
+    def first(self):
+        return self.its[1]
+    def __getitem__(self, number):
+        return self.its[number]
+def each(its):
+    for one in its:
+        yield one
+def of(one):
+    def get():
+        return one
+    return get
+every = [Base(), Left()]
+one = FOUND
+one.MORE
+for x, y in data:
+    every[0].update(x, y)
+    every[1].update(x, y)
+"""
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_an_object_that_comes_from_somewhere(name: str) -> None:
+    source = HEAD + HOLDS.replace("FOUND", FOUND[name])
+    tied = source.replace("MORE", "opt = every[0].opt")
+    assert not migrate_source(tied, path="train.py").changed
+    if name in ("a copy of the list", "by a method"):
+        assert migrate_source(source.replace("MORE", "k = 1"), path="train.py").changed

@@ -8,11 +8,13 @@ so is wider than whatever `PointsTo` follows: who is told no needs no search.
 
 from __future__ import annotations
 
+import builtins
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from amp_migrate.analysis.objects.contents import PUTS, Contents
 from amp_migrate.analysis.objects.points_to import HANDS_BACK, hands_on
+from amp_migrate.analysis.objects.read_only_uses import PARTS, only_shows
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, parts_of, unpacked
 from amp_migrate.program.link import CallSite, Program
@@ -35,6 +37,12 @@ _CHOICES = frozenset(("if", "or", "and", "+", "|", "*", "starred"))
 """Operations that give one of their operands, or what is in them."""
 _OF_CLASSES = frozenset(("functools.partial", "builtins.getattr"))
 """What gives a class that it is given, or out of a library that it is given."""
+_ANYTHING = frozenset(
+    "__dict__ __subclasses__ __import__ import_module locate instantiate".split()
+)
+_ANY_BUILTIN = frozenset("getattr globals vars locals eval".split())
+"""What gives whatever there is, by a name that is put together."""
+_SAVES = frozenset("save dump dumps".split())
 
 
 class Carriers:
@@ -46,9 +54,11 @@ class Carriers:
         words: Iterable[str],
         classes: Iterable[str],
         is_one: Callable[[ir.Expr, str], bool],
+        whatever: bool = False,
     ) -> None:
         """``is_one``: whether an imported name makes such an object, or holds what does; it says one of
-        ``words``. ``classes``: those of the program."""
+        ``words``. ``classes``: those of the program. ``whatever``: what is not in sight may do anything
+        with such an object, which is of no kind that libraries know."""
         self.program = program
         self.contents = program.noted(Contents)
         self.is_one = is_one
@@ -58,11 +68,22 @@ class Carriers:
         self._mentions: dict[str, dict[_Node, list[Place]]] = {}
         self._is_anywhere = False
         """It got to where it is not followed from."""
+        self._whatever = whatever
+        self._named: dict[str, list[ir.Function]] = defaultdict(list)
+        for one in program.functions.values() if whatever else ():
+            self._named[one.name].append(one)
         for name in classes:
             made = program.classes[name]
             self._add("variable", made.parent, made.name, _SOMEHOW)
             self._add("attribute", "", made.name, _SOMEHOW)
-        for function, stmt in program.mentioning(*words):
+            for _, method in made.methods if whatever else ():
+                own = program.functions[method].self_name
+                if own:
+                    self._add("variable", method, own, _SOMEHOW)
+        self._by_name = (
+            program.mentioning(*_ANYTHING, *_ANY_BUILTIN) if whatever else ()
+        )
+        for function, stmt in (*program.mentioning(*words), *self._by_name):
             self._flow(function, stmt)
         self._spread()
 
@@ -95,6 +116,14 @@ class Carriers:
                 (owner, name), origins = home, _SOMEHOW
         elif kind == "attribute":
             owner, origins = "", _SOMEHOW
+        elif self._whatever:
+            facts = self.program.functions[owner]
+            # By an operator, or an attribute that is computed.
+            self._is_anywhere |= facts.name.startswith("__")
+            if None in origins and facts.parent is not None:
+                kind = "variable" if facts.class_name is None else "attribute"
+                self._add(kind, facts.parent, facts.name, _SOMEHOW)
+                kind = "result"
         node = kind, owner, name
         known = self._found.get(node, _NOWHERE)
         if not origins <= known:
@@ -112,6 +141,8 @@ class Carriers:
             while self._pending:
                 for function, stmt in self._uses(self._pending.pop()):
                     self._flow(function, stmt)
+            for function, stmt in self._by_name:
+                self._flow(function, stmt)
             for qualname, outer, param in defaults:
                 assert param.default is not None
                 if self._origins(param.default, outer, {}):
@@ -121,6 +152,8 @@ class Carriers:
         """The statements that mention a variable or an attribute, or call a function."""
         kind, owner, name = node
         if kind == "result":
+            if self._whatever:  # also what is called on an object that is not in sight
+                return self.program.mentioning(ir.local_name(owner).rpartition(".")[2])
             sites = self.program.call_sites.get(owner, ())
             return [(site.caller, site.stmt) for site in sites]
         if name not in self._mentions:
@@ -158,10 +191,11 @@ class Carriers:
         match expr:
             case ir.Name() | ir.Attr():
                 return self._of_name(expr, function, bound)
-            case (
-                ir.Item(value=value) | ir.Walrus(value=value) | ir.Deferred(body=value)
-            ):
+            case ir.Item(value=value) | ir.Walrus(value=value):
                 return self._origins(value, function, bound)
+            case ir.Deferred(params=params, body=value):
+                inside = bound | dict.fromkeys(params, _NOWHERE)
+                return self._origins(value, function, inside)
             case ir.Suspend(value=kept):
                 return self._origins(kept, function, bound) if kept else _NOWHERE
             case ir.Operation(op=op) if op not in _CHOICES:
@@ -182,14 +216,25 @@ class Carriers:
         found = _NOWHERE
         if isinstance(expr, ir.Name):
             found = bound.get(expr.id, found)
+        elif self._whatever and expr.attr in _ANYTHING:
+            return _SOMEHOW
+        elif self.contents.item_of(expr, function):
+            found = self._origins(expr.value, function, bound)
         for node in self._nodes(expr, function):
             known = self._found.get(node)
             if known is not None:
                 found |= known if node[1] == function else _SOMEHOW
+        if self._whatever and isinstance(expr, ir.Name) and expr.id not in bound:
+            if self.program.owner(expr.id, function) is None:
+                # It comes by globals(), say.
+                return _NOWHERE if hasattr(builtins, expr.id) else _SOMEHOW
         return found or (_SOMEHOW if self.is_one(expr, function) else _NOWHERE)
 
     def _of_call(self, call: ir.Call, function: str, bound: _Bound) -> _Origins:
         program, func = self.program, call.func
+        if self._whatever and isinstance(func, ir.Name):
+            if func.id in _ANYTHING | _ANY_BUILTIN:
+                return self._by_any_name(call, function, bound)
         found = self._origins(func, function, bound)
         callees = program.callees(call, function)
         if callees:
@@ -207,6 +252,10 @@ class Carriers:
         if isinstance(func, ir.Attr) and func.attr in HANDS_BACK:
             found |= self._origins(func.value, function, bound)
         origin = program.origin(func, function)
+        if self._whatever and (func == ir.Name("type") or not only_shows(call, origin)):
+            found |= self._any([arg.value for arg in call.args], function, bound)
+            if isinstance(func, ir.Attr):
+                found |= self._of_method(func, function, bound)
         if (
             origin in _OF_CLASSES
             or hands_on(origin, func)
@@ -219,6 +268,48 @@ class Carriers:
             given = [arg.value for arg in call.args]
             found |= self._any(given, function, bound)
         return found
+
+    def _of_method(self, func: ir.Attr, function: str, bound: _Bound) -> _Origins:
+        """The same of what a method gives that is not in sight, but for its name."""
+        program, name = self.program, func.attr
+        if name in program.attribute_targets or name in PARTS:
+            return _NOWHERE
+        if name not in self._named:
+            return self._origins(func.value, function, bound)
+        gives = any(
+            ("result", one.qualname, "") in self._found for one in self._named[name]
+        )
+        return _SOMEHOW if gives else _NOWHERE
+
+    def _by_any_name(self, call: ir.Call, function: str, bound: _Bound) -> _Origins:
+        """The same of a call that gives whatever is there, by a name."""
+        program = self.program
+        match call.args:
+            case (_, ir.Arg(ir.Const(str(name))), *_):
+                return self._found.get(("attribute", "", name), _NOWHERE)
+            case (ir.Arg(holder), *_):
+                if self._origins(holder, function, bound):
+                    return _SOMEHOW
+                classes = program.instance_classes(holder, function)
+                known = len(classes) == len(program.resolve(holder, function))
+                of_file = program.origin(holder, function) is not None
+                if classes and known:
+                    return self._of_attributes(classes)
+                if call.func == ir.Name("vars") and not of_file:
+                    return self._of_attributes(())
+        return _SOMEHOW
+
+    def _of_attributes(self, classes: Collection[str]) -> _Origins:
+        """The same of what any attribute of an object holds: one of some classes, where these are known."""
+        program = self.program
+        names = [name for kind, _, name in self._found if kind == "attribute"]
+        if classes:
+            here = any(
+                program.attribute_definitions(c, n) for c in classes for n in names
+            )
+        else:
+            here = not program.attribute_targets.keys().isdisjoint(names)
+        return _SOMEHOW if here else _NOWHERE
 
     def _inside(self, expr: ir.Comprehension, function: str, bound: _Bound) -> _Bound:
         """The same with the variables of a comprehension."""
@@ -248,7 +339,8 @@ class Carriers:
                 bound |= self._inside(part, function, bound)
         given = [
             (target, value if value is not None else stmt.value)
-            for target, value, _ in unpacked(stmt)
+            for target, value, index in unpacked(stmt)
+            if index != 0 or not _counts(stmt)
         ]
         for part in parts_of(stmt):
             if isinstance(part, ir.Walrus):
@@ -264,12 +356,23 @@ class Carriers:
                 facts = self.program.functions[function]
                 if facts.decorators:  # a property
                     self._add("attribute", "", facts.name, origins)
+        if self._whatever and stmt.kind == "match":
+            if origins := self._any(stmt.exprs, function, bound):
+                for name in stmt.names:
+                    self._give(ir.Name(name), function, stmt, origins)
+        if self._whatever and stmt.kind == "raise":
+            self._is_anywhere |= bool(self._any(stmt.exprs, function, bound))
+        for part in parts_of(stmt) if self._whatever else ():
+            if isinstance(part, ir.Suspend) and part.value is not None:
+                origins = self._origins(part.value, function, bound)
+                if origins and part.kind != "await":
+                    self._add("result", function, "", origins)
         for call in calls_of(stmt):
             taken = [(a, self._origins(a.value, function, bound)) for a in call.args]
             taken = [(arg, origins) for arg, origins in taken if origins]
             if taken:
                 origins = _NOWHERE.union(*(origins for _, origins in taken))
-                self._hand(call, [arg for arg, _ in taken], function, origins)
+                self._hand(call, [arg for arg, _ in taken], function, stmt, origins)
 
     def _give(
         self, target: ir.Expr, function: str, stmt: ir.Stmt, origins: _Origins
@@ -302,7 +405,12 @@ class Carriers:
             self._add(kind, owner, name, origins if owner == function else _SOMEHOW)
 
     def _hand(
-        self, call: ir.Call, given: list[ir.Arg], function: str, origins: _Origins
+        self,
+        call: ir.Call,
+        given: list[ir.Arg],
+        function: str,
+        stmt: ir.Stmt,
+        origins: _Origins,
     ) -> None:
         """Let it be what a call takes in."""
         program = self.program
@@ -313,6 +421,13 @@ class Carriers:
                 for name in program.written_fields(ref.name):
                     self._add("attribute", "", name, _SOMEHOW)
         sites = list(program.call_sites_of(call, function))
+        if self._whatever and not sites and isinstance(call.func, ir.Attr):
+            # On an object that is not in sight: whatever has that name.
+            named = self._named.get(call.func.attr, ())
+            sites = [
+                CallSite(function, stmt, call, f.qualname, bool(f.self_name))
+                for f in named
+            ]
         for site in sites:
             for param in program.functions[site.callee].params:
                 filling = self._filling(site, param.name)
@@ -329,3 +444,43 @@ class Carriers:
                     self._add("attribute", "", arg.name, _SOMEHOW)
                 elif arg.star == "**":
                     self._is_anywhere = True
+        if not sites and self._whatever:
+            self._hand_anywhere(call, function, origins)
+
+    def _hand_anywhere(self, call: ir.Call, function: str, origins: _Origins) -> None:
+        """Let it be what a call takes in that nobody follows."""
+        program, func = self.program, call.func
+        origin = program.origin(func, function)
+        match call:
+            case ir.Call(ir.Name("setattr"), (_, ir.Arg(ir.Const(str(name))), _)):
+                self._add("attribute", "", name, _SOMEHOW)
+                return
+        if only_shows(call, origin) or any(
+            ref.kind == "class" for ref in program.resolve(func, function)
+        ):
+            return
+        given = [arg.value for arg in call.args]
+        if (
+            (ir.key_of(func) or "").rpartition(".")[2] in _SAVES
+            or origin == "builtins.setattr"
+            or any(isinstance(one, ir.Deferred) for one in given)
+            or any(
+                ref.kind == "function"
+                for one in given
+                for ref in program.resolve(one, function)
+            )
+        ):
+            self._is_anywhere = True
+        elif origin is None:
+            if isinstance(func, ir.Attr):
+                self._put(func.value, function, origins)
+            else:
+                self._is_anywhere = True
+
+
+def _counts(stmt: ir.Stmt) -> bool:
+    """``for i, one in enumerate(...)``"""
+    match stmt:
+        case ir.Stmt(kind="for", value=ir.Call(func=ir.Name(id="enumerate"))):
+            return True
+    return False

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from functools import cached_property
 from itertools import combinations, starmap
 
+from amp_migrate.analysis.objects.carriers import Carriers
 from amp_migrate.analysis.objects.live import runs_once
 from amp_migrate.analysis.objects.read_only_uses import GoesNoFurther
 from amp_migrate.program import ir
@@ -32,6 +33,7 @@ class Concrete:
         self._methods: dict[str, frozenset[str]] = {}
         self._alone: dict[frozenset[str], bool] = {}
         self._ends = GoesNoFurther(program)
+        self._carriers: dict[frozenset[str], Carriers] = {}
 
     def classes_of(self, function: str) -> frozenset[str]:
         """The classes whose objects a method, or a function in one, may run on; none where it is no method,
@@ -43,10 +45,24 @@ class Concrete:
         scope: str | None = function
         while scope is not None and program.functions[scope].class_name is None:
             scope = program.functions[scope].parent
-        if scope is None or scope in program.escaping:
+        if scope is None or (
+            scope in program.escaping
+            and (program.functions[scope].name != "__init__" or self._takes_init)
+        ):
             return frozenset()
         return frozenset(
             one for one in program.family(own[1]) if scope in self._run_on(one)
+        )
+
+    @cached_property
+    def _takes_init(self) -> bool:
+        """Whether something takes the method that makes an object ready, which else is called for a class."""
+        return any(
+            isinstance(inner, ir.Attr)
+            and inner.attr == "__init__"
+            and all(call.func is not inner for call in calls_of(stmt))
+            for _, stmt in self.program.mentioning("__init__")
+            for inner in parts_of(stmt)
         )
 
     def called_on(self, function: str) -> frozenset[str]:
@@ -59,6 +75,40 @@ class Concrete:
         if not callers or not all(callers):
             return found
         return found.intersection(frozenset().union(*callers))
+
+    def runs_others(
+        self, stmt: ir.Stmt, function: str, matters: Callable[[str], bool]
+    ) -> bool:
+        """Whether a statement of a method may run another that ``matters``, on an object of a class of the
+        same family that is not the method's own."""
+        program, classes = self.program, self.classes_of(function)
+        family = self._family(classes)
+        methods = {m for one in family for _, m in program.classes[one].methods}
+        names = {program.functions[m].name for m in methods if matters(m)}
+        pending = [(function, stmt)]
+        seen: set[str] = set()
+        while pending:
+            where, one = pending.pop()
+            own = program.self_class(where)
+            for call in calls_of(one):
+                called = set(program.callees(call, where))
+                match call.func:
+                    case ir.Attr(value=ir.Call(func=ir.Name(id="super"))):
+                        pass
+                    case ir.Attr(value=value, attr=attr) if (
+                        attr in names
+                        and not (own is not None and value == ir.Name(own[0]))
+                        and self._is_of(value, where, family, True)
+                    ):
+                        return True
+                called = {c for c in called - seen if self._may_run_on(c, classes)}
+                seen |= called
+                pending += ((c, s) for c in called for s in program.statements(c))
+        return False
+
+    def _may_run_on(self, function: str, classes: Collection[str]) -> bool:
+        found = self.classes_of(function)
+        return not found or not found.isdisjoint(classes)
 
     def apart(
         self, class_names: Collection[str], among: Collection[str]
@@ -230,26 +280,18 @@ class Concrete:
         program = self.program
         methods = {m for one in family for _, m in program.classes[one].methods}
         names = {program.functions[method].name for method in methods}
-        attributes = {
-            target.attr
-            for method in methods
-            for stmt in program.statements(method)
-            for target in stmt.targets
-            if isinstance(target, ir.Attr)
-            and target.value == ir.Name(program.functions[method].self_name or "")
-        }
-        attributes = {attr for attr in attributes if not self._is_number(attr)}
-        for function, stmt in program.mentioning(*names, *attributes, *_TAKERS):
+        apart = {inner for one in apart for inner in (one, *self._inside.get(one, ()))}
+        attributes, read = self._attributes(family, apart)
+        for function, stmt in program.mentioning(*names, *attributes, *read, *_TAKERS):
             own = program.self_class(function)
             in_class = id(stmt) in program.class_statements
-            written = {
-                id(part) for target in stmt.targets for part in ir.walk(target)
-            } | {
-                id(part)
+            filled = [
+                call.func
                 for call in calls_of(stmt)
                 if isinstance(call.func, ir.Attr) and call.func.attr in _FILLS
-                for part in ir.walk(call.func)
-            }
+            ]
+            written = {id(e) for one in (*stmt.targets, *filled) for e in _written(one)}
+            outside = written if function not in apart else ()
             called = {id(call.func) for call in calls_of(stmt)}
             for inner in parts_of(stmt):
                 match inner:
@@ -259,7 +301,8 @@ class Concrete:
                         if in_class or function not in methods:
                             return True
                     case ir.Attr(value=value, attr=attr) if (
-                        attr in attributes or attr == "__dict__"
+                        attr in (read if id(inner) in outside else attributes)
+                        or attr == "__dict__"
                     ) and not (own is not None and value == ir.Name(own[0])):
                         unknown = id(inner) in written or function in apart
                         if (
@@ -294,6 +337,42 @@ class Concrete:
                         ):
                             return True
         return False
+
+    def _attributes(
+        self, family: Collection[str], apart: Collection[str]
+    ) -> tuple[set[str], set[str]]:
+        """The attributes that methods of a family give their objects, and those that what is not ``apart``
+        reads; but for numbers."""
+        program = self.program
+        given: set[str] = set()
+        read: set[str] = set()
+        takes_any = False
+        for function in program.functions:
+            own = program.self_class(function)
+            if own is None or own[1] not in family:
+                continue
+            itself = ir.Name(own[0])
+            for stmt in program.statements(function):
+                stores = set() if stmt.op else {id(target) for target in stmt.targets}
+                for inner in parts_of(stmt):
+                    match inner:
+                        case ir.Attr(value=value, attr=attr) if value == itself:
+                            if id(inner) in stores:
+                                given.add(attr)
+                            elif function not in apart:
+                                read.add(attr)
+                                takes_any |= attr == "__dict__"
+                        case ir.Call(func=ir.Name(id="getattr" | "vars"), args=args):
+                            match args[1:]:
+                                case (ir.Arg(ir.Const(str(attr))), *_):
+                                    read.add(attr)
+                                case _:
+                                    takes_any = True
+        read |= given if takes_any else set()
+        return (
+            {attr for attr in given if not self._is_number(attr)},
+            {attr for attr in read if not self._is_number(attr)},
+        )
 
     def _is_called(self, attr: str) -> bool:
         """Whether an attribute may hold what can be called."""
@@ -354,9 +433,20 @@ class Concrete:
         """Whether an expression is an object of a family; ``unknown``: or may be, for all that is known."""
         if self.program.origin(expr, function) is not None:
             return False
-        refs = self.program.resolve(expr, function)
-        known = any(r.kind == "instance" and r.name in family for r in refs)
-        return known or (unknown and not refs)
+        known = any(
+            ref.kind == "instance" and ref.name in family
+            for ref in self.program.resolve(expr, function)
+        )
+        return known or (unknown and self._may_be(expr, function, family))
+
+    def _may_be(self, expr: ir.Expr, function: str, family: Collection[str]) -> bool:
+        """Whether an object of a family, or what makes one, may come to an expression."""
+        key = frozenset(family)
+        if key not in self._carriers:
+            self._carriers[key] = Carriers(
+                self.program, (), key, lambda expr, function: False, whatever=True
+            )
+        return self._carriers[key].may_be(expr, function)
 
     def _run_on(self, class_name: str) -> frozenset[str]:
         """The methods that may run on an object whose class is this one."""
@@ -407,6 +497,14 @@ class Concrete:
                 found.setdefault(outer, []).append(function)
                 outer = self.program.functions[outer].parent
         return found
+
+
+def _written(target: ir.Expr) -> Iterator[ir.Expr]:
+    """What is written to, or into, by a store: not the key of an item."""
+    yield target
+    inner = (target.value,) if isinstance(target, ir.Item) else ir.children(target)
+    for one in inner:
+        yield from _written(one)
 
 
 def _unsigned(value: ir.Expr) -> ir.Expr:

@@ -238,7 +238,7 @@ _COMPARE = frozenset("== != < <= > >= is in not formattedvalue /".split()) | {
 _REMAIN = frozenset("and or if + - * ** // %".split())
 _MEASURES = frozenset("shape device dtype ndim requires_grad training".split())
 _COUNTS = frozenset("numel nelement item size dim element_size".split())
-_PARTS = frozenset(
+PARTS = frozenset(
     "parameters named_parameters buffers modules children keys values items".split()
 )
 _HOLD = frozenset(
@@ -301,7 +301,7 @@ class GoesNoFurther:
                 if attr == "append":
                     return isinstance(value, ir.Attr) and self._is_unused(value.attr)
                 return attr in _COUNTS or (
-                    attr in _PARTS and self._ends(way[:-2], stmt, function)
+                    attr in PARTS and self._ends(way[:-2], stmt, function)
                 )
             case ir.Call():
                 return self._is_given(way, stmt, function)
