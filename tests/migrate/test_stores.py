@@ -297,3 +297,22 @@ def test_what_stays_fp32_by_itself_is_not_cast(line: str) -> None:
     result = migrate_source(source, path="train.py")
     assert result.changed and ".dtype" not in result.output
     check_runs(source, result.output)
+
+
+def test_a_tensor_of_what_is_given_out_of_sight() -> None:
+    """A function that is called by another name takes the model as it comes."""
+    given = (
+        "def keep(net, h):\n"
+        "    net.bank[torch.tensor([0, 2], device=h.device)] = net.fc(h)[:2].detach()\n"
+        "    return h\n"
+        "def run(net, h, part=keep):\n"
+        "    return part(net, h)\n"
+    )
+    source = _program(("x = run(self, x)", "out = self.fc(x)"))
+    source = source.replace("class Net", f"{given}class Net").replace(
+        "nn.Linear(8, 8)\n",
+        'nn.Linear(8, 8)\n        self.register_buffer("bank", torch.zeros(6, 8))\n',
+    )
+    result = migrate_source(source, path="train.py")
+    assert "[:2].detach().to(net.bank.dtype)\n" in result.output
+    check_runs(source, result.output)

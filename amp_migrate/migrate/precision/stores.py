@@ -142,12 +142,24 @@ class Stores(Planner):
         """``h[x > 0] = half``: what has a mask or places for a key is a tensor, of its value's dtype."""
         if stmt.value is None or not self._is_of_places(target.key, function, stmt):
             return False
-        value = Made(stmt.value, function, stmt)
-        if not self.remedies.dtypes.is_fp32(value):
+        value, at = (Made(e, function, stmt) for e in (stmt.value, target.value))
+        if self.halves.is_never_half(value):
             return False
-        at = Made(target.value, function, stmt)
-        halves = self.remedies.halves
-        return halves.is_never_half(at) and not halves.is_never_half(value)
+        return self._is_of_unknown(at) or (
+            self.dtypes.is_fp32(value) and self.halves.is_never_half(at)
+        )
+
+    def _is_of_unknown(self, at: Made) -> bool:
+        """Whether a value is an attribute of what a function is given by calls that are not seen."""
+        match at.expr:
+            case ir.Attr(value=ir.Name(id=name) as holder):
+                program = self.program
+                return (
+                    program.is_param(at.function, name)
+                    and at.function in program.escaping
+                    and not program.resolve(holder, at.function)
+                )
+        return False
 
     def _is_of_places(self, key: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
         match key:
