@@ -262,24 +262,10 @@ def _plan_cluster(
             groups.append(group)
             continue
         parts = planner.parts(group)
-
-        def plan(number: int, parts: list[Group] = parts) -> Refusal | None:
-            part = joined(parts[number])
-            part.refusal = left.get(id(part.loops[0]))
-            if part.refusal is None:
-                planner.plan(part)
-                planner.forget([part])
-            return part.refusal
-
-        # Of what is planned elsewhere only the refusals come back; the others are planned together.
-        before = effort.left()
-        first = [plan(0)] if parts else []
-        if effort.left() < (before - effort.left()) * len(parts):
-            parts = []  # it would be too much for all of them
-        others = shared(lambda number, plan=plan: plan(number + 1), len(parts) - 1)  # type: ignore[misc]
-        for part, refusal in zip(parts, [*first, *others], strict=False):
+        refusals = _refusals(planner, parts, left)
+        for part, refusal in zip(parts, refusals, strict=False):
             part.refusal = refusal
-        groups += parts or [group]
+        groups += parts if refusals else [group]
     good = [group for group in groups if group.refusal is None]
     if not good or (len(good) == 1 and good[0].placement is not None):
         return groups
@@ -287,6 +273,28 @@ def _plan_cluster(
     together = joined(*good)
     planner.plan(together)
     return [together, *(group for group in groups if group.refusal is not None)]
+
+
+def _refusals(
+    planner: Planner, parts: list[Group], left: Mapping[int, Refusal]
+) -> list[Refusal | None]:
+    """Why each of some parts of a group cannot be migrated by itself, if it cannot; nothing where to find out
+    would be too much for a program. They stay unplanned: what can be migrated is planned together.
+    """
+
+    def tried(number: int) -> Refusal | None:
+        part = joined(parts[number])
+        part.refusal = left.get(id(part.loops[0]))
+        if part.refusal is None:
+            planner.plan(part)
+            planner.forget([part])
+        return part.refusal
+
+    before = effort.left()
+    first = [tried(0)] if parts else []
+    if effort.left() < (before - effort.left()) * len(parts):
+        return []
+    return first + shared(lambda number: tried(number + 1), len(parts) - 1)
 
 
 def _outcome(
