@@ -236,7 +236,7 @@ def spec(x):
 ---
 loss = spec(model(x)).mean()
 ---
-    return torch.stft(x.float(), 16, window=torch.ones(16, device=x.device), return_complex=True).abs()
+return torch.stft(x.float(), 16, window=torch.ones(16, device=x.device), return_complex=True).abs()
 
 === eigh helper
 model = nn.Linear(6, 64).to(device)
@@ -689,7 +689,7 @@ sizes = json.loads("[16, 4]")
 ---
 loss = spec(model(x), sizes[0], sizes[1]).mean()
 ---
-    return torch.stft(x.float(), n, hop, n, windows[str(x.device)], return_complex=True).abs()
+return torch.stft(x.float(), n, hop, n, windows[str(x.device)], return_complex=True).abs()
 
 === one of several losses
 model = nn.Linear(6, 4).to(device)
@@ -826,7 +826,7 @@ def ratio(h, n):
 h = next(iter([model(x)]))
 loss = (ratio(h, h.abs()) + ratio(h, 2.0)).mean()
 ---
-return full_h / (full_n + 1e-8)
+return h / (full_n + 1e-8)
 
 === what is of double precision stays so
 model = nn.Linear(6, 1).to(device)
@@ -837,7 +837,7 @@ h = next(iter([model(x)]))
 z = y.double() + 0.5
 loss = (ratio(h, h.abs()) + ratio(z, z)).mean().float()
 ---
-return full_h / (full_n + 1e-8)
+return h / (full_n + 1e-8)
 
 === the determinant of a parameter beside a product
 class Mix(nn.Module):

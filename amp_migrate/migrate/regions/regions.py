@@ -735,8 +735,12 @@ class Regions:
         runs += self._runs_to_attributes(function, needed, found, inside, set())
         if not whole:
             kept = {(own[1], a) for a in self._attributes(function, needed) if own}
-            for class_name, attr in sorted(kept | self._kept_by_others(function)):
-                runs += self._runs_to_kept(attr, class_name, function)
+            more = [
+                run
+                for class_name, attr in sorted(kept | self._kept_by_others(function))
+                for run in self._runs_to_kept(attr, class_name, function)
+            ]
+            runs += (run for run in more if not self._only_calls(run, more))
         outer = {
             v
             for v in needed
@@ -749,6 +753,15 @@ class Regions:
         if found:
             runs += self._runs_before_step(function, outer)
         return runs
+
+    def _only_calls(self, run: Run, others: list[Run]) -> bool:
+        """Whether what a run computes is in other runs, of functions that it calls."""
+        inside = {other.function for other in others} - {run.function}
+        return all(
+            not inside.isdisjoint(self._called_by(stmt, run.function))
+            for stmt in self.statements_in(run)
+            if self.forward.in_statement(stmt, run.function, MODELS)
+        )
 
     def _called_in(self, runs: list[Run]) -> set[str]:
         """The functions that the statements of some runs call, directly or through others."""
