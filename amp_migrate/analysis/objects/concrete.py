@@ -122,9 +122,9 @@ class Concrete:
             for _, method in program.classes[one].methods
             if (run_on := self.classes_of(method)) and run_on.isdisjoint(class_names)
         )
-        if self._is_dynamic or not (
-            self.is_alone(among) or not self._are_tied(family, found)
-        ):
+        if not found or self._is_dynamic:
+            return frozenset()
+        if not self.is_alone(among) and self._are_tied(family, found):
             return frozenset()
         # Where all variables are taken together, a parameter would be one.
         taken = {function for function, _ in program.mentioning("locals", "vars")}
