@@ -1404,3 +1404,27 @@ for x, y in loader:
     assert output != source
     assert check_off(source, output) == []
     assert check_mixed(source, output) == []
+
+
+@pytest.mark.parametrize("run", ["self.net(x)", "self.net.forward(x)"])
+def test_what_a_model_of_anybody_gives_may_be_half(run: str) -> None:
+    source = f"""\
+import torch
+class Learner:
+    def __init__(self, net):
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.net = net.to(self.device)
+        self.optimizer = torch.optim.Adam(net.parameters())
+    def train(self, x, mask):
+        scores = {run}
+        with torch.no_grad():
+            others = scores.clone().detach()
+            others[mask == 0] = -9999999
+            best = others.max(dim=1)[1]
+        loss = scores.gather(1, best[:, None]).pow(2).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+"""
+    (loop,) = migrate_source(source, path="train.py").loops
+    assert loop.diagnostic is not None and loop.diagnostic.code == "AMP021"

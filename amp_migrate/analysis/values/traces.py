@@ -679,7 +679,10 @@ class Traces:
         return join(known) if known else UNKNOWN
 
     def is_model(self, func: ir.Expr, function: str) -> bool:
-        """Whether what is called must be taken for a module that is no loss."""
+        """Whether what is called must be taken for a module that is no loss, or for its ``forward``."""
+        match func:
+            case ir.Attr(value=module, attr="forward"):
+                func = module
         if isinstance(func, ir.Item) and self._holds_modules(func.value, function):
             return True
         if isinstance(func, ir.Name) and any(
