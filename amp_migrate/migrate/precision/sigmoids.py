@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.objects.forward import MODELS, MODULES, Forward
 from amp_migrate.analysis.objects.modules import Construction
-from amp_migrate.analysis.objects.points_to import WRAPPERS, PointsTo
+from amp_migrate.analysis.objects.points_to import WRAPPERS
 from amp_migrate.analysis.objects.rebuilt import has_module_hooks, may_be_rebuilt
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.dtype_table import ARITHMETIC
@@ -504,7 +504,7 @@ class Sigmoids(Planner):
             of = at.inner(term)
             if self.dtypes.is_number(of) or self.dtypes.is_never_given(of):
                 continue
-            if self.program.noted(PointsTo).constants(term, at.function):
+            if self.modules.points_to.constants(term, at.function):
                 continue
             if not self.halves.is_never_half(of) or self.may_be_one(of, unseen=True):
                 self._squash(of)

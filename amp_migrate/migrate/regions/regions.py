@@ -815,15 +815,13 @@ class Regions:
                 if self._is_loop_over_data(definition):
                     continue
                 seen.add((at, stmt.path))
-                made = (
-                    []
-                    if at in inside
-                    else self._runs_to(at, stmt, self.forward.reads(stmt, at), found)
-                )
+                reads = self.forward.reads(stmt, at)
+                made = []
+                if at not in inside:
+                    made = self._runs_to(at, stmt, set(reads), found)
                 runs += made
                 if not any(self._computes(run) for run in made):
-                    more = self.forward.reads(stmt, at)
-                    runs += self._runs_to_attributes(at, more, True, inside, seen)
+                    runs += self._runs_to_attributes(at, reads, True, inside, seen)
         return runs
 
     def _is_called(self, attr: str, class_name: str) -> bool:
