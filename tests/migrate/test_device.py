@@ -1207,3 +1207,36 @@ train(config, net, data)
     result = migrate_source(source, path="train.py")
     assert "enabled=next(model.parameters()).device.type" in result.output
     check_runs(source, result.output)
+
+
+_TESTED = """\
+def fit(model, opt, device):
+    for x, y in data:
+        opt.zero_grad()
+        loss = criterion(model(x.to(device)), y.to(device))
+        loss.backward()
+        opt.step()
+def test_fit():
+    net = nn.Linear(8, 3)
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    fit(net, opt, "cpu")
+def main():
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = nn.Linear(8, 3).to(device)
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    fit(model, opt, device)
+test_fit()
+main()
+"""
+
+
+def test_a_model_that_stays_on_the_cpu_beside_one_that_does_not() -> None:
+    source = HEAD + _TESTED
+    result = migrate_source(source, path="train.py").output
+    assert 'device.type == "cuda"' in result
+    assert "next(net.parameters()).device.type" in result
+    check_runs(source, result)
+    # Alone, it is no reason for a switch.
+    alone = source.partition("def main")[0] + "nn.Linear(8, 3).cuda()\ntest_fit()\n"
+    (found,) = migrate_source(alone, path="train.py").diagnostics
+    assert (found.code, "this model" in found.message) == ("AMP005", True)

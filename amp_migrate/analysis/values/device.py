@@ -59,6 +59,8 @@ class Undecided:
     reason: str
     line: int = 0
     """Where; 0 for the optimizer's own."""
+    beside: str = "False"
+    """The condition where only others, with which it shares a loop, reach an accelerator."""
 
 
 Told = Callable[[str, ir.Stmt], str | None]
@@ -105,8 +107,25 @@ class Devices:
             decided = self._by_availability(moved, place)
         if moved and not isinstance(decided, Decision):
             decided = self._by_parameters(moved, place) or decided
+        if decided is None and known and not own and self._moves_others_only():
+            return self._unmoved(place)
         unseen = "it cannot be seen from the optimizer where the device is decided"
         return decided or Undecided(False, unseen)
+
+    def _moves_others_only(self) -> bool:
+        """Whether it is known of all that is moved to an accelerator what it is."""
+        moved = [move for move in self.moves.reaching if move.kind != "data"]
+        return not self._of_parts(moved) and all(
+            move.receiver is not None
+            and self.points_to.whole(move.receiver, move.function, move.stmt)
+            for move in moved
+        )
+
+    def _unmoved(self, place: Place) -> Undecided:
+        """Where nothing moves the modules that the optimizer trains: a test of what others train on CUDA."""
+        asked = self._by_parameters((), place)
+        reason = "nothing in sight moves this model to an accelerator"
+        return Undecided(True, reason, beside=asked.enabled if asked else "False")
 
     def _by_own(self, own: list[Move], place: Place) -> Decision | Undecided | None:
         """By where the modules that the optimizer trains are moved to."""

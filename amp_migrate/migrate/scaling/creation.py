@@ -73,10 +73,11 @@ class Born:
 def decided(travel: Traveller, function: str, stmt: ir.Stmt) -> Decision:
     """The condition under which a switch is on that is made behind a statement."""
     decision = travel.devices.decide(function, stmt)
+    if isinstance(decision, Undecided) and decision.cpu_only:
+        # Not all of the group are: those that are train as before.
+        return Decision(decision.beside)
     if isinstance(decision, Undecided):
-        code = "AMP005" if decision.cpu_only else "AMP041"
-        line = 0 if decision.cpu_only else decision.line or stmt.line
-        raise refused(code, decision.reason, line)
+        raise refused("AMP041", decision.reason, decision.line or stmt.line)
     return decision
 
 
