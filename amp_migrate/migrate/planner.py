@@ -995,7 +995,6 @@ class Planner:
             if (
                 self.options.scaled
                 and len(ownership.seen) == 1
-                and not reach.reached(backward, found)
                 and reach.only_strangers(backward, found, group.births)
             ):
                 message = (

@@ -10,8 +10,10 @@ from collections.abc import Iterable, Iterator
 
 from amp_migrate.analysis.objects.coverage import Coverage
 from amp_migrate.analysis.objects.forward import Forward
+from amp_migrate.analysis.objects.held import Identity
 from amp_migrate.analysis.objects.live import Live
-from amp_migrate.analysis.objects.optimizers import Slot
+from amp_migrate.analysis.objects.makers import parameters_of
+from amp_migrate.analysis.objects.optimizers import Birth, Slot
 from amp_migrate.analysis.paths.events import Event, Events
 from amp_migrate.analysis.paths.identity import Identities
 from amp_migrate.analysis.paths.loops import refused
@@ -209,10 +211,18 @@ def _made_anew(
 ) -> Iterator[Definition]:
     """What may give a model that an optimizer holds, or a part of it, another object."""
     classes: set[str] = set()
+    for holder, birth in _asked(coverage):
+        # A parameter is known by what it is given.
+        for made in program.definitions_of(holder, birth.function):
+            if made.function == birth.function and program.is_param(
+                birth.function, ir.key_of(holder) or ""
+            ):
+                if _is_another(made, forward, coverage):
+                    yield made
     for one in coverage.held.all:
         if len(one) > 3 and one[3].startswith("["):
             continue  # in a container, whose name says nothing of the model
-        for made in coverage.bindings(one):
+        for made in _where_made(coverage, one):
             if _is_another(made, forward, coverage) and not _is_before(made, coverage):
                 yield made
             if made.value is not None:
@@ -238,6 +248,60 @@ def _made_anew(
                 made = Definition(function, stmt, stmt.value)
                 if not _is_before(made, coverage):
                     yield made
+
+
+def _where_made(coverage: Coverage, one: Identity) -> Iterator[Definition]:
+    """What gives the names of an object a value; of a part that a constructor makes, the names of the
+    object that is asked for it: another of its class has parts of its own."""
+    program = coverage.program
+    for made in coverage.bindings(one):
+        own = program.self_class(made.function)
+        if own is None or program.functions[made.function].name != "__init__":
+            yield made
+            continue
+        holders = _asked_for_parts(coverage, own[1])
+        if not holders or _is_made_over(program, own[1]):
+            yield made
+        for holder in holders:
+            yield from coverage.bindings(holder)
+
+
+def _asked_for_parts(coverage: Coverage, class_name: str) -> set[Identity]:
+    """The variables and attributes with instances of a class whose methods give an optimizer what it holds;
+    empty where it may come to them in another way."""
+    program = coverage.program
+    found: set[Identity] = set()
+    for holder, birth in _asked(coverage):
+        classes = program.instance_classes(holder, birth.function)
+        if any(class_name in program.bases(name) for name in classes):
+            named = coverage.identities(holder, birth.function, birth.stmt)
+            is_named = isinstance(holder, (ir.Name, ir.Attr))
+            if not is_named or not named or any(len(name) != 3 for name in named):
+                return set()
+            found |= named
+    return found
+
+
+def _asked(coverage: Coverage) -> Iterator[tuple[ir.Expr, Birth]]:
+    """Whose methods give an optimizer what it holds."""
+    for birth in coverage.births:
+        given = parameters_of(birth.call)
+        for call in () if given is None else ir.calls_in(given):
+            if isinstance(call.func, ir.Attr):
+                yield call.func.value, birth
+
+
+def _is_made_over(program: Program, class_name: str) -> bool:
+    """Whether a constructor may be run again on an object that it has made."""
+    return any(
+        program.functions[function].name != "__init__"
+        and isinstance(call.func, ir.Attr)
+        and bool(
+            program.instance_classes(call.func.value, function)
+            & program.family(class_name)
+        )
+        for function, _, call in program.calls_named("__init__")
+    )
 
 
 def _changes(program: Program) -> list[_Change]:

@@ -659,3 +659,73 @@ def test_an_optimizer_that_is_a_variable_of_each_call() -> None:
 def test_an_optimizer_that_outlives_its_call() -> None:
     kept = "if not hasattr(self, 'opt'):\n            self.opt = opt\n        opt = self.opt"
     assert left_alone(TASKS.replace("KEPT", kept))
+
+
+GROUPED = f"""\
+class Net(nn.Module):
+    def __init__(self):
+        body = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+        super().__init__()
+        self.body, self.head = body, nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+    def groups(self):
+        return [{{"params": self.body.parameters()}}, {{"params": self.head.parameters()}}]
+
+
+def train(net, opt):
+    for x, y in data:
+        opt.zero_grad()
+        loss = criterion(net(x), y)
+        loss.backward()
+        opt.step()
+
+
+{NEW.replace("make()", "Net()")}{SGD.replace("parameters", "groups")}"""
+FIT = """\
+def fit(net):
+    opt = torch.optim.SGD(net.groups(), lr=0.1)
+    START
+    train(net, opt)
+
+
+fit(Net().to(device))
+"""
+OTHER = "other = Net().to(device)\n"
+ANOTHER = {
+    "a model of its class": f"{OTHER}train(model, opt)\nprint(other)\n",
+    "one with an optimizer of its own, trained before": (
+        f"{OTHER}adam = torch.optim.Adam(other.groups(), lr=0.1)\ntrain(other, adam)\n"
+        "model.load_state_dict(other.state_dict())\ntrain(model, opt)\n"
+    ),
+    "one in a function that is given a model": FIT.replace("START", "ema = Net()"),
+}
+TAKES_ITS_PLACE = {
+    "the other is trained": f"{OTHER}train(other, opt)\n",
+    "both are": f"{OTHER}for net in (model, other):\n    train(net, opt)\n",
+    "by name": f"train(model, opt)\n{OTHER.replace('other', 'model')}train(model, opt)\n",
+    "by way of another name": f"{OTHER}model = other\ntrain(model, opt)\n",
+    "by what made it": "model.__init__()\nmodel.to(device)\ntrain(model, opt)\n",
+}
+
+
+@pytest.mark.parametrize("name", ANOTHER)
+def test_another_of_the_class_that_gives_the_parameters(name: str) -> None:
+    pytest.importorskip("torch")
+    from exactness import check_scaled
+
+    text = GROUPED + ANOTHER[name]
+    assert check_scaled(HEAD + text, HEAD + migrated(text)) == []
+
+
+@pytest.mark.parametrize("name", TAKES_ITS_PLACE)
+def test_another_of_the_class_in_place_of_the_model(name: str) -> None:
+    text = GROUPED + TAKES_ITS_PLACE[name]
+    assert left_alone(text) == "AMP011"
+
+
+def test_a_parameter_that_is_bound_anew() -> None:
+    text = GROUPED + FIT.replace("START", "net = Net().to(device)")
+    assert left_alone(text) == "AMP011"

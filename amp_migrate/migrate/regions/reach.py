@@ -110,29 +110,44 @@ class Reach:
         self, backward: Backward, runs: Sequence[Run], births: Iterable[Birth]
     ) -> bool:
         """Whether a loss comes from modules alone that are made where no optimizer gets their
-        parameters. Asked of optimizers that are given ``model.parameters()`` and nothing else.
+        parameters. Asked of optimizers that are given what methods of models give and nothing else.
         """
         held: set[Place] = set()
         for birth in births:
-            match parameters_of(birth.call):
-                case ir.Call(func=ir.Attr(value=model, attr="parameters"), args=()):
-                    made = self._made(model, birth.function)
-                    if not made:
-                        return False
-                    held |= made
-                case _:
+            for model in self._asked(parameters_of(birth.call), birth.function):
+                made = set() if model is None else self._made(model, birth.function)
+                if not made:
                     return False
+                held |= made
         run: set[Place] = set()
         for function, stmt, _ in self._statements(backward, runs):
             if self.forward.is_in_module(function):
+                # Its parts have one name in all objects of the class.
                 continue
+            if self._mentioned(function, stmt):
+                return False
             for call in calls_of(stmt):
                 if self.forward.is_forward(call, function, MODULES):
                     made = self._made(call.func, function)
                     if not made:
                         return False
                     run |= made
-        return bool(run) and not held & run
+        return bool(run) and not (held & run or self._holders_of_terms(backward))
+
+    def _asked(self, given: ir.Expr | None, function: str) -> Iterator[ir.Expr | None]:
+        """The models whose methods give a list of parameters, None for what else may be in it."""
+        match given:
+            case ir.Operation(op="+", operands=operands):
+                for one in operands:
+                    yield from self._asked(one, function)
+            case ir.Call(func=ir.Attr(value=model, attr="parameters"), args=()):
+                yield model
+            case ir.Call(func=ir.Attr(value=model)) if self.program.callees(
+                given, function
+            ):
+                yield model
+            case _:
+                yield None
 
     def _made(self, expr: ir.Expr, function: str) -> set[Place]:
         """Where a module is made that neither is part of another nor is given one; none if unknown."""
