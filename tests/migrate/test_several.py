@@ -66,6 +66,22 @@ PROGRAMS = {
 +        loss = criterion(joint(x), y)
 +    scaler.scale(loss).backward()
 {STEP_BOTH}""",
+    "parameters added later": f"""\
+ other = make().to(device)
+ head = nn.Linear(3, 3).to(device)
+ opt_a = torch.optim.SGD(model.parameters(), lr=0.1)
+ opt_a.add_param_group({{"params": head.parameters(), "lr": 0.01}})
+ opt_b = torch.optim.Adam(other.parameters())
++scaler = BORN
+ for x, y in data:
+     opt_a.zero_grad()
+     opt_b.zero_grad()
+-    loss = criterion(head(model(x)), y) + criterion(other(x), y)
+-    loss.backward()
++    AUTOCAST
++        loss = criterion(head(model(x)), y) + criterion(other(x), y)
++    scaler.scale(loss).backward()
+{STEP_BOTH}""",
     "a list that a loop fills": """\
  nets = [make().to(device) for _ in range(2)]
  opts = []
@@ -863,6 +879,15 @@ for x, y in data:
     ),
     "parameters added later": (
         f'{MADE}opt_b.add_param_group({{"params": model.parameters()}})\n'
+        "for x, y in data:\n    opt_a.zero_grad()\n    opt_b.zero_grad()\n"
+        "    loss = criterion(model(x), y) + criterion(other(x), y)\n    loss.backward()\n"
+        "    opt_a.step()\n    opt_b.step()\n",
+        "AMP012",
+    ),
+    "parameters added later to what is not known": (
+        f"{MADE}def more(opt, part):\n"
+        '    opt.add_param_group({"params": part.parameters()})\n'
+        "for opt in (opt_a, opt_b):\n    more(opt, nn.Linear(3, 3).to(device))\n"
         "for x, y in data:\n    opt_a.zero_grad()\n    opt_b.zero_grad()\n"
         "    loss = criterion(model(x), y) + criterion(other(x), y)\n    loss.backward()\n"
         "    opt_a.step()\n    opt_b.step()\n",

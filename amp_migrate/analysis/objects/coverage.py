@@ -483,19 +483,19 @@ class Coverage:
             held.complete
             and held.all
             and all(any(within(one, c) for c in cleared) for one in held.all)
-            for held in (*alive.values(), *self._later)
+            for held in (*alive.values(), *self.added.values())
         )
 
     @cached_property
-    def _later(self) -> list[Held]:
-        """What the optimizers are given by ``add_param_group()``."""
-        return [
-            self._of(call.args[0].value, function, stmt, 0)
+    def added(self) -> dict[int, Held]:
+        """What the optimizers are given by each call of ``add_param_group()``."""
+        return {
+            id(call): self._of(call.args[0].value, function, stmt, 0)
             for function, stmt, call in self.program.calls_named("add_param_group")
             if call.args
             and isinstance(call.func, ir.Attr)
             and self._is_own(self.optimizers.slot(call.func.value, function))
-        ]
+        }
 
     @cached_property
     def _has_one_group(self) -> bool:

@@ -31,8 +31,12 @@ class Disjoint:
         several = list(optimizers)
         if len(several) < 2:
             return None
-        if any(not one.held.complete or not one.held.all for one in several):
+        held = [[one.held, *one.added.values()] for one in several]
+        if any(not each.complete or not each.all for of_one in held for each in of_one):
             return "it cannot be seen which parameters the optimizers that share a scaler hold"
+        for _, _, call in self.program.calls_named("add_param_group"):
+            if all(id(call) not in one.added for one in several):
+                return "parameters may be added to an optimizer that shares a scaler"
         made_of = [self._made_of(one) for one in several]
         for i, one in enumerate(made_of):
             for other in made_of[i + 1 :]:
@@ -41,8 +45,6 @@ class Disjoint:
         line = self._tie(live)
         if line:
             return f"weights are tied (line {line}): two optimizers may step on them"
-        if self.program.calls_named("add_param_group"):
-            return "parameters are added to an optimizer that shares a scaler"
         return None
 
     def doubt_in(self, birth: Birth) -> str | None:
@@ -72,7 +74,11 @@ class Disjoint:
     def _made_of(self, coverage: Coverage) -> set[Identity]:
         """The modules that an optimizer holds, with those that they were made from."""
         found: set[Identity] = set()
-        pending = list(coverage.held.all)
+        pending = [
+            one
+            for held in (coverage.held, *coverage.added.values())
+            for one in held.all
+        ]
         while pending:
             one = pending.pop()
             if one in found:
