@@ -574,6 +574,36 @@ FUNCTIONS = {
         """,
         "use_gpu",
     ),
+    "an option that is a number of a device, and a flag": (
+        """\
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--cuda", action="store_true")
+        parser.add_argument("--gpus", type=int, nargs="+", default=[0])
+        args = parser.parse_args()
+        def fit(model, use_gpu, gpus):
+            opt = torch.optim.SGD(list(model.parameters()), lr=0.1)
+            if use_gpu:
+                model.to(gpus[0])
+        LOOP
+        fit(nn.Linear(8, 3), args.cuda, args.gpus)
+        """,
+        'use_gpu and torch.device(gpus[0]).type == "cuda"',
+    ),
+    "a device that is always CUDA, and a flag": (
+        """\
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--cuda", action="store_true")
+        args = parser.parse_args()
+        def fit(model, use_gpu):
+            device = torch.device("cuda:0")
+            opt = torch.optim.SGD(model.parameters(), lr=0.1)
+            if use_gpu:
+                model.to(device)
+        LOOP
+        fit(nn.Linear(8, 3), args.cuda)
+        """,
+        'use_gpu and device.type == "cuda"',
+    ),
     "a flag that a caller gives to what makes the model": (
         """\
         parser = argparse.ArgumentParser()

@@ -188,6 +188,33 @@ class State:
     assert codes == ["AMP015"] and not report.changed
 
 
+def test_an_option_of_layers_is_what_it_is_for_the_loops_in_sight(
+    tmp_path: Path,
+) -> None:
+    net = """\
+import torch.nn as nn
+
+
+class Logit(nn.Module):
+    def __init__(self, squash=True):
+        super().__init__()
+        layers = [nn.Linear(8, 1)]
+        if squash:
+            layers.append(nn.Sigmoid())
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, x):
+        return self.layers(x)
+"""
+    fit = FIT.replace("cross_entropy", "binary_cross_entropy")
+    run = RUN.replace("torch.nn.Linear(8, 3)", "Logit()").replace(
+        "\ndevice", "from tool.net import Logit\n\ndevice", 1
+    )
+    files = {"tool/net.py": net, "tool/fit.py": fit, "run.py": run, "setup.py": ""}
+    written = outputs(tmp_path, files)
+    assert "self.layers[-1](self.layers[:-1](x).float())" in written["tool/net.py"]
+
+
 def test_callers_out_of_sight_train_as_before(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
 

@@ -15,7 +15,13 @@ from amp_migrate.analysis.objects.availability import (
     leading_to,
     root_of,
 )
-from amp_migrate.analysis.objects.moves import Guards, Move, Moves, is_text
+from amp_migrate.analysis.objects.moves import (
+    Guards,
+    Move,
+    Moves,
+    is_literal_cuda,
+    is_text,
+)
 from amp_migrate.analysis.objects.points_to import Object, PointsTo
 from amp_migrate.analysis.objects.points_to import Place as Where
 from amp_migrate.analysis.tables.torch_names import TorchNames
@@ -133,7 +139,10 @@ class Devices:
         if not reaching:
             return Undecided(True, "the model here is moved to the CPU only")
         for move in _latest_first(reaching, place):
-            found = self._by_device(self._same(move), place)
+            same = self._same(move)
+            found = self._by_device(same, place)
+            if isinstance(found, Decision):
+                return self._where_moved(found, [m for m in same if m in own], place)
             if found is not None:
                 return found
         plain = self._plain(reaching)
@@ -150,6 +159,55 @@ class Devices:
             ]
             found = self._by_device(fed, place)
         return found
+
+    def _where_moved(
+        self, found: Decision, moves: list[Move], place: Place
+    ) -> Decision | Undecided:
+        """``if use_gpu: model.to(gpus[0])``: what is never the CPU does not tell whether it is used."""
+        if not all(self._is_told_by_tests(move, place) for move in moves):
+            return found
+        flag = self._by_guards(moves, place)
+        if flag is None:
+            reason = "it cannot be seen from the optimizer whether the model is moved"
+            return Undecided(False, reason, moves[0].line)
+        after = max(
+            (one.after for one in (flag, found) if one.after is not None),
+            key=lambda stmt: stmt.line,
+            default=None,
+        )
+        text = f"({flag.enabled})" if " or " in flag.enabled else flag.enabled
+        return Decision(f"{text} and {found.enabled}", after)
+
+    def _is_told_by_tests(self, move: Move, place: Place) -> bool:
+        """Whether a device is an accelerator always, and a test decides whether something is moved there."""
+        device, where = move.device, (move.function, move.stmt)
+        if device is None or not all(
+            one.kind == "open" or self._is_accelerator(one)
+            for one in self.moves.names.of(device, *where)
+        ):
+            return False
+        around = set(literals(self._guards_of(place)))
+        return any(
+            (test, outcome) not in around and self._is_about_device(test, move)
+            # Without CUDA both are off by themselves.
+            and not all(
+                self.moves.is_call_of(one, "torch.cuda.is_available")
+                for one in self.points_to.of(test, *where)
+            )
+            for test, outcome in literals(self._deciding(move, place))
+        )
+
+    def _is_accelerator(self, one: Object) -> bool:
+        """``"cuda:0"``, a number, or an option that is one."""
+        if one.fields:
+            options = self._options(one._replace(fields=one.fields[:1]))
+            return bool(options) and all(
+                any(a.name == "type" and a.value == ir.Name("int") for a in call.args)
+                for call in options
+            )
+        return is_literal_cuda(one.expr) or (
+            isinstance(one.expr, ir.Const) and type(one.expr.value) is int
+        )
 
     def _same(self, move: Move) -> list[Move]:
         """A move to a device variable, and the moves to other variables that hold the same one."""
@@ -362,6 +420,9 @@ class Devices:
             return None
         modules = [m for m in reaching if m.kind in ("module", "loss")]
         found = self._by_device([*modules, *data], place)
+        if isinstance(found, Decision):
+            named = [move for move in modules if move.device is not None]
+            return self._where_moved(found, named or data, place)
         if found is not None:
             return found
         plain = self._plain([m for m in modules if m.kind == "module"])
