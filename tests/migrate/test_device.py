@@ -563,6 +563,18 @@ FUNCTIONS = {
         """,
         'next(model.parameters()).device.type == "cuda"',
     ),
+    "the kind of an accelerator, and its number": (
+        """\
+        kind = torch.accelerator.current_accelerator()
+        device = torch.device(f"{kind}:{rank}" if kind else "cpu")
+        def fit(model):
+            model.to_empty(device=device)
+            opt = torch.optim.SGD(model.parameters(), lr=0.1)
+        LOOP
+        fit(nn.Linear(8, 3))
+        """,
+        'device.type == "cuda"',
+    ),
     "a flag of the caller's": (
         """\
         def fit(model, use_gpu):

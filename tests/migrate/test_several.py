@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from textwrap import indent
 
 import pytest
@@ -9,7 +10,7 @@ from exactness import check_off
 from programs import HEAD, before_and_after, left_alone, migrated, trains_as_before
 from shorthand import before, written_out
 
-from amp_migrate.api import Options, migrate_source
+from amp_migrate.api import Options, migrate_paths, migrate_source
 
 TWO = """\
  other = make().to(device)
@@ -1515,3 +1516,46 @@ def test_a_helper_clips_what_the_optimizer_holds_that_it_is_given(clip: str) -> 
     assert "scaler.unscale_(opt)" in output
     diff = "".join(f"-{line}\n" for line in source.splitlines())
     trains_as_before(diff + "".join(f"+{line}\n" for line in output.splitlines()))
+
+
+_PAIR = """\
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from nets import make
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+one, other = make().to(device), make().to(device)
+opt_a = torch.optim.SGD(one.parameters(), lr=0.1)
+opt_b = torch.optim.SGD(other.parameters(), lr=0.1)
+for _ in range(4):
+    x = torch.randn(4, 8, device=device)
+    a, b = one(x), other(x)
+    opt_a.zero_grad()
+    F.mse_loss(a, b.detach()).backward()
+    opt_a.step()
+    opt_b.zero_grad()
+    F.mse_loss(b, a.detach()).backward()
+    opt_b.step()
+"""
+_FREEZES = """\
+from nets import make
+teacher = make()
+for p in teacher.parameters():
+    p.requires_grad = False
+"""
+
+
+def test_what_another_script_freezes_is_a_model_of_its_own(tmp_path: Path) -> None:
+    nets = "import torch.nn as nn\ndef make():\n    return nn.Linear(8, 3)\n"
+    files = {"nets.py": nets, "pair.py": _PAIR, "freezes.py": _FREEZES}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+
+    def written() -> str:
+        (changed,) = migrate_paths([tmp_path]).changed
+        return changed.output.decode()
+
+    assert "    scaler_a.step(opt_a)\n    scaler_a.update()\n" in written()
+    # What runs in the same script may be the same.
+    (tmp_path / "pair.py").write_text("import freezes\n" + _PAIR)
+    assert "is not None" in written()

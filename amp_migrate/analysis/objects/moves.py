@@ -194,7 +194,7 @@ class _Finder:
         if func.attr == "cuda":
             kind = self._kind(receiver, function)
             yield Move(function, stmt, None, guards, kind, receiver)
-        elif func.attr == "to" and call.args:
+        elif func.attr in ("to", "to_empty") and call.args:
             given = call.argument(0, "device")
             if given is not None and kind_of(self.program, given, function) in (
                 DEVICE,
@@ -280,7 +280,15 @@ class Moves:
         """Whether something is only ever put on something else than CUDA."""
         return self._are(
             self._names(move),
-            lambda one: is_text(one) and not is_literal_cuda(one.expr),
+            lambda one: (
+                is_text(one)
+                and not is_literal_cuda(one.expr)
+                # What begins with a variable may be any.
+                and not (
+                    isinstance(one.expr, ir.Operation)
+                    and not isinstance(one.expr.operands[0], ir.Const)
+                )
+            ),
         )
 
     def is_always_cuda(self, move: Move) -> bool:

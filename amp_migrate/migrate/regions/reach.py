@@ -269,7 +269,10 @@ class Reach:
         found: dict[Slot, set[str]] = {}
         for function, stmt, holder in self.program.noted(_all_switches):
             for one in self.ownership.may_hold(holder, function, stmt):
-                found.setdefault(one, set()).add(function)
+                # Where it is made by the same, another script's is not this one.
+                files = ir.file_of(function), ir.file_of(one.owner)
+                if self.program.may_run_together(*files):
+                    found.setdefault(one, set()).add(function)
         return found
 
     def switched_on(self, function: str, step: ir.Stmt, optimizer: Slot) -> bool:
