@@ -1428,3 +1428,76 @@ class Learner:
 """
     (loop,) = migrate_source(source, path="train.py").loops
     assert loop.diagnostic is not None and loop.diagnostic.code == "AMP021"
+
+
+HIDDEN = """\
+=== a loss that is bound on its way to backward()
+USE
+CALL torch.mm(out.detach(), torch.eye(8, device=device))
+=== a function out of a list
+USE def measure(h): return torch.linalg.svdvals(h)
+CALL [m(out.detach()) for m in [measure, measure]][0]
+=== a function out of a dict
+USE def measure(h): return torch.linalg.svdvals(h)
+USE METRICS = {"rank": measure}
+CALL sum(m(out.detach()) for m in METRICS.values())
+=== a partial
+USE from functools import partial
+USE def measure(h, k): return torch.linalg.svdvals(h)[:k]
+USE run = partial(measure, k=2)
+CALL run(out.detach())
+=== an object that can be called
+USE class Rank:
+USE     def __call__(self, h): return torch.linalg.svdvals(h)
+USE ranks = [Rank()]
+CALL sum(rank(out.detach()) for rank in ranks)
+=== a callback
+USE class Callback:
+USE     def told(self, h): pass
+USE class Rank(Callback):
+USE     def told(self, h): return torch.linalg.svdvals(h)
+USE callbacks = [Rank()]
+CALL sum(one.told(out.detach()) for one in callbacks)
+=== a function of torch that is given
+USE def apply(f, h): return f(h)
+CALL apply(torch.linalg.svdvals, out.detach())
+=== a lambda that multiplies
+USE project = lambda h: h @ torch.eye(8, device=device)
+CALL project(out.detach())
+=== a dict whose lists are begun where they are filled
+USE kept = {}
+USE def keep(h): kept.setdefault("h", []).append(h)
+CALL (keep(out.detach()), torch.linalg.svdvals(kept["h"][0]))[1]
+=== a buffer of a layer of torch
+USE
+CALL (probe.register_buffer("kept", out.detach()), torch.linalg.svdvals(probe.kept))[1]
+=== what is written elsewhere
+USE target = torch.empty(16, 8, device=device)
+CALL torch.abs(out.detach(), out=target)
+=== the largest singular value
+USE
+CALL torch.linalg.matrix_norm(out.detach(), 2)
+=== a table of embeddings
+USE
+CALL nn.Embedding.from_pretrained(out.detach()).weight @ torch.eye(8, device=device)
+"""
+
+
+@pytest.mark.parametrize("name", cases(HIDDEN))
+def test_whatever_calls_what_wants_fp32(name: str) -> None:
+    lines = cases(HIDDEN)[name].splitlines()
+    head = "\n".join(line[4:] for line in lines if line.startswith("USE"))
+    (use,) = (line[5:] for line in lines if line.startswith("CALL "))
+    source = f"""\
+{HEAD}
+{head}
+for x, y in loader:
+    optimizer.zero_grad()
+    (loss := F.mse_loss(out := model(x.to(device)), y.to(device))).backward()
+    optimizer.step()
+    print(({use}).shape)
+"""
+    output = migrate_source(source, path="train.py").output
+    assert output != source
+    assert check_off(source, output) == []
+    assert check_mixed(source, output) == []

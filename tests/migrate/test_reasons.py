@@ -381,6 +381,18 @@ PRECISION = {
         around(body="assert torch.allclose(h, h + 0.0, atol=1e-5)"),
         "AMP020",
     ),
+    "more digits, by the assert of torch": (
+        around(body="torch.testing.assert_close(h, h + 0.0 * x)"),
+        "AMP020",
+    ),
+    "what is written to a tensor that is given": (
+        around(body="torch.abs(h.detach(), out=torch.zeros_like(x))"),
+        "AMP020",
+    ),
+    "what fp32 is written to a tensor that is given": (
+        around(body="torch.abs(x, out=torch.zeros_like(x))"),
+        "plain",
+    ),
     "digits of what is fp32": (
         around(body="assert torch.allclose(x, x + 0.0, atol=1e-5)"),
         "plain",

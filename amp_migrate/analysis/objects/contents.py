@@ -176,7 +176,9 @@ class Contents:
         found: dict[Place, list[Put]] = defaultdict(list)
         for places in (self._items, self._methods):
             for place, puts in places.items():
-                found[place] += [p for p in puts if not isinstance(p.holder, ir.Item)]
+                found[place] += [
+                    p for p in puts if not isinstance(p.holder, (ir.Item, ir.Call))
+                ]
         return found
 
     def put_into(self, expr: ir.Expr, function: str) -> list[Put]:
@@ -342,9 +344,14 @@ class Contents:
 
     def _holder(self, expr: ir.Expr, function: str) -> Place | None:
         """What holds a collection, or the collections in it."""
-        while isinstance(expr, ir.Item):
-            expr = expr.value
-        return self.place(expr, function)
+        while True:
+            match expr:
+                case ir.Item(value=value):
+                    expr = value
+                case ir.Call(func=ir.Attr(value=value, attr="setdefault")):
+                    expr = value
+                case _:
+                    return self.place(expr, function)
 
     @cached_property
     def _containers(self) -> set[Place]:

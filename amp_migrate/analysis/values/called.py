@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 
-from amp_migrate.analysis.objects.points_to import PointsTo
+from amp_migrate.analysis.objects.points_to import Object, PointsTo
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.given import Given
-from amp_migrate.program.link import Program
+from amp_migrate.program.link import CallSite, Program
 
 _AROUND_FUNCTIONS = frozenset(
     ("functools.partial", "builtins.staticmethod", "builtins.classmethod")
@@ -23,6 +24,7 @@ class Called:
         self.program = program
         self._known: dict[str, tuple[str, ...]] = {}
         self._names = frozenset(f.name for f in program.functions.values())
+        self._sites: dict[int, list[CallSite]] = {}
 
     def of(self, function: str) -> tuple[str, ...]:
         """Those that a function calls, in order."""
@@ -80,6 +82,83 @@ class Called:
                     break
                 expr = expr.args[0].value
             yield expr, one.function, one.stmt
+
+    # -- calls that no name leads to -----------------------------------------------------------
+
+    def sites_of(self, call: ir.Call, function: str, stmt: ir.Stmt) -> list[CallSite]:
+        """What a call runs that is not resolved by what it is written as: a function, or a method of an
+        object, out of a list, a dict or a parameter."""
+        if id(call) not in self._sites:
+            self._sites[id(call)] = list(self._find_sites(call, function, stmt))
+        return self._sites[id(call)]
+
+    def sites_into(self, function: str) -> list[CallSite]:
+        """The calls of that kind that may run a function."""
+        name = self.program.functions[function].name
+        calls = self._calls_of_values
+        if name != "__call__":
+            calls = [*calls, *self.program.calls_named(name)]
+        return [
+            site
+            for caller, stmt, call in calls
+            for site in self.sites_of(call, caller, stmt)
+            if site.callee == function
+        ]
+
+    @cached_property
+    def _calls_of_values(self) -> list[tuple[str, ir.Stmt, ir.Call]]:
+        return [
+            one
+            for one in self.program.all_calls()
+            if isinstance(one[2].func, (ir.Name, ir.Item))
+        ]
+
+    def _find_sites(
+        self, call: ir.Call, function: str, stmt: ir.Stmt
+    ) -> Iterator[CallSite]:
+        program, func = self.program, call.func
+        if isinstance(func, ir.Attr) and func.attr not in self._names:
+            return
+        if not call.args or not isinstance(func, (ir.Name, ir.Item, ir.Attr)):
+            return
+        if program.origin(func, function) or program.callees(call, function):
+            return
+        held = func.value if isinstance(func, ir.Attr) else func
+        for one in program.noted(PointsTo).of(held, function, stmt):
+            run = self._run_by(one, func)
+            if run is not None:
+                bound = program.functions[run].self_name is not None
+                yield CallSite(function, stmt, call, run, bound)
+            elif isinstance(one.expr, ir.Call) and not isinstance(func, ir.Attr):
+                yield from self._by_partial(
+                    one.expr, one.function, function, stmt, call
+                )
+
+    def _by_partial(
+        self, made: ir.Call, where: str, function: str, stmt: ir.Stmt, call: ir.Call
+    ) -> Iterator[CallSite]:
+        """``run = functools.partial(measure, 2)``, and then ``run(h)``."""
+        program = self.program
+        if program.origin(made.func, where) != "functools.partial" or not made.args:
+            return
+        filled = made.args[1:]
+        if where not in (function, ir.top_of(function)):
+            filled = tuple(replace(arg, value=ir.Const(...)) for arg in filled)
+        given = replace(call, args=(*filled, *call.args))
+        for ref in program.resolve(made.args[0].value, where):
+            if ref.kind == "function":
+                bound = program.functions[ref.name].self_name is not None
+                yield CallSite(function, stmt, given, ref.name, bound)
+
+    def _run_by(self, one: Object, func: ir.Expr) -> str | None:
+        if one.fields:
+            return None
+        if one.kind == "function" and not isinstance(func, ir.Attr):
+            return one.name
+        if one.kind in ("value", "instance") and one.name in self.program.classes:
+            name = func.attr if isinstance(func, ir.Attr) else "__call__"
+            return self.program.method(one.name, name)
+        return None
 
     @cached_property
     def _fields(self) -> frozenset[str]:

@@ -437,7 +437,10 @@ class Traces:
         params = program.functions[function].params
         kind = next((p.kind for p in params if p.name == name and "*" in p.kind), "")
         found: list[tuple[bool, At | None]] = []
-        for site in program.call_sites.get(function, ()):
+        hidden = program.noted(Called).sites_into(function)
+        # Who is called by what holds it may have other callers, too.
+        found += ((on, None) for on in self.contexts(function) if hidden)
+        for site in (*program.call_sites.get(function, ()), *hidden):
             value = program.argument_at(site, name)
             if kind:
                 value = _rest_of(site, params, kind)
@@ -552,6 +555,10 @@ class Traces:
                 # A state that a module carries over is begun anew before it runs in another way.
                 definitions = resets
             known += self._of_definitions(definitions, at)
+        if not known and not self.program.instance_classes(expr.value, at.function):
+            # head.register_buffer("mean", h)
+            given = self.program.noted(Given).to([], expr.attr, [])
+            known += self._of_definitions(given, at)
         if known:
             return join([*known, *self._added(at)])
         return self._with(at, expr.value, (f".{expr.attr}", *at.part))

@@ -9,6 +9,7 @@ from amp_migrate.analysis.objects.flow import Flow
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.modules import Modules
 from amp_migrate.analysis.paths.hooked_forwards import attached
+from amp_migrate.analysis.values.called import Called
 from amp_migrate.analysis.values.halves import Statements
 from amp_migrate.analysis.values.traces import Traces
 from amp_migrate.migrate.regions.regions import Regions, Run
@@ -77,6 +78,9 @@ class Contexts:
         for run in self.runs:
             for stmt in self.regions.statements_in(run):
                 yield run.function, stmt.path
+            if run.hoists:
+                # The ``backward()`` whose loss is made in it: what else it does is of no dtype.
+                yield run.function, (*run.path[:-1], (run.path[-1][0], run.last))
         for function, scope in self.program.functions.items():
             if ir.file_of(function) not in self.files:
                 continue
@@ -101,6 +105,7 @@ class Contexts:
                 )
             )
         ]
+        called = program.noted(Called)
         found: dict[str, None] = {}
         while pending:
             function = pending.pop(0)
@@ -110,6 +115,8 @@ class Contexts:
             for stmt in self.outside_in(function):
                 for call in calls_of(stmt):
                     pending += program.callees(call, function)
+                    sites = called.sites_of(call, function, stmt)
+                    pending += (site.callee for site in sites)
         return found
 
 

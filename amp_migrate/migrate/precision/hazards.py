@@ -43,6 +43,7 @@ _PLAIN_BASES = frozenset(
     for name in "Module Sequential ModuleList ModuleDict modules.Module".split()
 )
 _ASKS = "is_autocast_enabled"
+_ASSERTS = ("torch.testing.assert_close", "torch.testing.assert_allclose")
 _NO_NUMPY = ".numpy() of a bfloat16 tensor raises"
 
 
@@ -440,6 +441,13 @@ class Hazards:
                     f"{short} fails or loses its meaning in half precision",
                     call.line,
                 )
+        if (origin or "").startswith("torch.") and _is_written_to(call):
+            if not all(
+                self.remedies.halves.is_never_half(Made(arg.value, function, stmt))
+                for arg in call.args
+            ):
+                message = "what is written to out= may be half, and its target is not"
+                return Refusal("AMP020", message, call.line)
         if any(arg.name == "per_sample_weights" for arg in call.args):
             message = "the weights of an embedding bag may be half, and the bag is not"
             return Refusal("AMP020", message, call.line)
@@ -471,8 +479,11 @@ class Hazards:
 
     def _of_dtype_test(self, function: str, stmt: ir.Stmt) -> Refusal | None:
         """``assert h.dtype == torch.float32``, where autocast makes it half, or ``torch.allclose(h, k)``."""
-        for call in calls_of(stmt) if stmt.kind == "assert" else ():
-            if ir.method_of(call) == "allclose" and not all(
+        for call in calls_of(stmt):
+            asserts = self.program.origin(call.func, function) in _ASSERTS or (
+                stmt.kind == "assert" and ir.method_of(call) == "allclose"
+            )
+            if asserts and not all(
                 self.remedies.halves.is_never_half(Made(arg.value, function, stmt))
                 for arg in call.args[:2]
                 if arg.name is None
@@ -512,6 +523,14 @@ def _is_numpy(call: ir.Call) -> bool:
     chain = {e.attr for e in ir.walk(func.value) if isinstance(e, ir.Attr)}
     known = {"float", "double", "argmax", "long", "int", "max", "topk", "sort"}
     return not chain & known
+
+
+def _is_written_to(call: ir.Call) -> bool:
+    """``torch.abs(h, out=buffer)``: autocast leaves that alone, and a result of another dtype raises; what is
+    joined is cast."""
+    return any(arg.name == "out" for arg in call.args) and (
+        ir.method_of(call) not in operations("joined")
+    )
 
 
 def _has_lambda(expr: ir.Expr) -> bool:

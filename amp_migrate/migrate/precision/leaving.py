@@ -15,7 +15,7 @@ from amp_migrate.analysis.paths.loops import Blocked, refused
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.dtype_questions import tested
 from amp_migrate.analysis.values.called import Called
-from amp_migrate.analysis.values.traces import ANY, At, Trace, Traces
+from amp_migrate.analysis.values.traces import ANY, FULL, At, Trace, Traces
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import CastLike, Edit, Upcast, Widen
@@ -30,9 +30,8 @@ from amp_migrate.program.bindings import calls_of, each_call, parts_of, unpacked
 
 _SAYS = "a value that leaves a region in half precision is used outside of it by"
 
-
-_PARAMETER = "torch.nn.Parameter"
-_KEEPERS = (_PARAMETER, "torch.utils.data.TensorDataset", "torch.save")
+_PARAMETERS = ("torch.nn.Parameter", "torch.nn.Embedding.from_pretrained")
+_KEEPERS = (*_PARAMETERS, "torch.utils.data.TensorDataset", "torch.save")
 """What keeps a tensor, in its dtype, for uses that are not followed."""
 
 _RANKS = ("argmax", "argmin", "argsort")
@@ -183,6 +182,12 @@ class Leaving:
             if not self._own_region(function, stmt):
                 return f"{_SAYS} a module"
             return None
+        held = self._functions_held(call, function, stmt) if origin is None else ()
+        for known in held:
+            name = known.rsplit(".", 1)[-1]
+            found = self._of_torch(function, stmt, name, values, known, call)
+            if found is not None:
+                return found
         if self._is_wanting_lambda(func, function, stmt):
             if any(self._element(function, stmt, one).half for one in spread):
                 return f"{_SAYS} a lambda"
@@ -204,19 +209,40 @@ class Leaving:
         if origin in _KEEPERS:
             halves = [v for v in values if self._trace(function, stmt, v).half]
             refused = self._helped(function, stmt, halves, [], False, "a parameter")
-            return refused if origin == _PARAMETER else None
+            return refused if origin in _PARAMETERS else None
         if origin is None:
             if not isinstance(func, ir.Attr) or self.program.resolve(func, function):
                 return None
             name, operands = func.attr, [func.value, *values]
         else:
             name, operands = origin.rsplit(".", 1)[-1], values
+        return self._of_torch(function, stmt, name, operands, origin, call)
+
+    def _of_torch(
+        self,
+        function: str,
+        stmt: ir.Stmt,
+        name: str,
+        operands: list[ir.Expr],
+        origin: str | None,
+        call: ir.Call,
+    ) -> str | None:
+        """What a function or a method of torch does with its operands."""
         put = self.casts.source_of(function, stmt, call)
         if name == "index_put" and len(operands) > 2:
             put = operands[2], operands[0]
         if put is not None:
             source, tensor = put
             return self._stored(function, stmt, source, tensor, f"{name}()", name)
+        into = [arg.value for arg in call.args if arg.name == "out"]
+        if (
+            into
+            and name not in operations("joined")
+            and not self._trace(function, stmt, into[0]).half
+        ):
+            operands = [one for one in operands if one not in into]
+            halves = [v for v in operands if self._trace(function, stmt, v).half]
+            return self._helped(function, stmt, halves, [], False, f"{name}(out=...)")
         if self._lacks_half(name, origin):
             halves = [v for v in operands if self._trace(function, stmt, v).half]
             at = Made(operands[0], function, stmt)
@@ -231,6 +257,15 @@ class Leaving:
         if name in operations("alike"):
             return self._of_alike(function, stmt, operands, False, f"{name}()")
         return None
+
+    def _functions_held(
+        self, call: ir.Call, function: str, stmt: ir.Stmt
+    ) -> Iterator[str]:
+        """The functions of torch that are called by what holds them: ``measure = torch.linalg.svdvals``."""
+        if any(self._trace(function, stmt, arg.value).half for arg in call.args):
+            for ref in self.program.resolve(call.func, function):
+                if ref.kind == "external" and ref.name.startswith("torch."):
+                    yield ref.name
 
     def _of_arrays(
         self, function: str, stmt: ir.Stmt, call: ir.Call, values: list[ir.Expr]
@@ -266,14 +301,30 @@ class Leaving:
         called = self.program.noted(Called).held(func, function, stmt)
         return any(
             isinstance(one, ir.Deferred)
-            and any(
-                _is_array(call)
-                or self._lacks_half(
-                    ir.method_of(call) or "", self.program.origin(call.func, where)
+            and (
+                any(
+                    _is_array(call)
+                    or self._lacks_half(
+                        ir.method_of(call) or "", self.program.origin(call.func, where)
+                    )
+                    for call in ir.calls_in(one.body)
                 )
-                for call in ir.calls_in(one.body)
+                or self._multiplies_fp32(one, where, made or stmt)
             )
-            for one, where, _ in [*called, (func, function, stmt)]
+            for one, where, made in [*called, (func, function, stmt)]
+        )
+
+    def _multiplies_fp32(self, one: ir.Deferred, where: str, stmt: ir.Stmt) -> bool:
+        """Whether a lambda multiplies what it is given by what is fp32: ``lambda h: h @ weight``."""
+        return any(
+            isinstance(part, ir.Operation)
+            and part.op == "@"
+            and any(
+                not (isinstance(inner, ir.Name) and inner.id in one.params)
+                and self._trace(where, stmt, inner)._replace(scalar=False) == FULL
+                for inner in part.operands
+            )
+            for part in ir.walk(one.body)
         )
 
     @staticmethod
