@@ -7,6 +7,7 @@ that finds some leaves those of the new layers scaled.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 
 from amp_migrate.analysis.objects.coverage import Coverage
 from amp_migrate.analysis.objects.forward import Forward
@@ -77,11 +78,72 @@ class Stale(Walk[_Held]):
                         one
                     )
                 for made in _made_anew(program, forward, coverage, reads):
+                    if self._is_frozen(made):
+                        continue
                     site = made.function, made.stmt.path
                     self._made.setdefault(site, {})[one] = made
         self._within = self._quietly_called()
         self._local = self._in_calls(ownership) if self._made else {}
         self._sites: dict[Site, set[Site]] = {}
+
+    def _is_frozen(self, made: Definition) -> bool:
+        """Whether what is made gets no gradients: its block says so behind it, and nothing takes it back."""
+        if any(
+            self.live is None or self.live.runs(function)
+            for function, _, _, thawed in self.program.noted(_changes)
+            if thawed
+        ):
+            return False
+        block = self.program.control(made.function).block(made.stmt.path)
+        later = (stmt for stmt in block if stmt.path > made.stmt.path)
+        behind = list(takewhile(_leads_on, later))
+        targets = [target for target, _, _ in unpacked(made.stmt)]
+        return bool(targets) and all(
+            any(self._freezes(stmt, target, made.function) for stmt in behind)
+            for target in targets
+        )
+
+    def _freezes(self, stmt: ir.Stmt, model: ir.Expr, function: str) -> bool:
+        """Whether a statement takes the gradients of a model, itself or by the function that it calls."""
+        match stmt:
+            case ir.Stmt(
+                kind="for",
+                targets=(ir.Name() as each,),
+                value=ir.Call(func=ir.Attr(value=whose, attr="parameters"), args=()),
+                blocks=(ir.Block(body=(inner,)),),
+            ) if (
+                whose == model
+            ):
+                return self._takes(inner, each)
+            case ir.Stmt(kind="expr", value=ir.Call(args=args) as call):
+                return self._takes(stmt, model) or (
+                    [arg.value for arg in args] == [model]
+                    and bool(called := self.program.callees(call, function))
+                    and all(map(self._is_freezing, called))
+                )
+        return False
+
+    def _is_freezing(self, function: str) -> bool:
+        """Whether a function takes the gradients of what it is given, whatever that is."""
+        facts = self.program.functions[function]
+        return facts.self_name is None and any(
+            self._freezes(stmt, ir.Name(facts.params[0].name), function)
+            for stmt in takewhile(_leads_on, facts.body)
+        )
+
+    @staticmethod
+    def _takes(stmt: ir.Stmt, whose: ir.Expr) -> bool:
+        """``whose.requires_grad = False``, or ``whose.requires_grad_(False)``."""
+        wanted = ir.Attr(whose, "requires_grad"), ir.Attr(whose, "requires_grad_")
+        match stmt:
+            case ir.Stmt(kind="assign", targets=(target,), value=ir.Const(value=False)):
+                return target == wanted[0]
+            case ir.Stmt(
+                kind="expr",
+                value=ir.Call(func=func, args=(ir.Arg(value=ir.Const(value=False)),)),
+            ):
+                return func == wanted[1]
+        return False
 
     def judge(self, roots: Iterable[str]) -> None:
         """Raise `Blocked` where a step may be one of an optimizer that does not hold what is trained."""
@@ -197,6 +259,12 @@ class Stale(Walk[_Held]):
                 pending += callers - seen
                 seen |= callers
         return found
+
+
+def _leads_on(stmt: ir.Stmt) -> bool:
+    """Whether what stands behind a statement is run after it."""
+    kinds = {inner.kind for inner in ir.statements((stmt,))}
+    return stmt.kind in ("assign", "expr", "for") and not kinds & {"return", "raise"}
 
 
 def _name(made: Definition) -> str:

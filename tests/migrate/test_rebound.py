@@ -729,3 +729,55 @@ def test_another_of_the_class_in_place_of_the_model(name: str) -> None:
 def test_a_parameter_that_is_bound_anew() -> None:
     text = GROUPED + FIT.replace("START", "net = Net().to(device)")
     assert left_alone(text) == "AMP011"
+
+
+AVERAGED = """\
+import copy
+def freeze(net):
+    for p in net.parameters():
+        p.requires_grad = False
+class Both(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fast = nn.Linear(8, 3)
+        self.slow = copy.deepcopy(self.fast)
+        freeze(self.slow)
+    def renew(self):
+        self.slow = copy.deepcopy(self.fast)
+        FREEZE
+    def forward(self, x):
+        return self.fast(x) + self.slow(x)
+model = Both().to(device)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in data:
+    loss = criterion(model(x), y)
+    loss.backward()
+    opt.step()
+    opt.zero_grad()
+    model.renew()
+"""
+AT_REST = {
+    "by a function": "freeze(self.slow)",
+    "by a method": "self.slow.requires_grad_(False)",
+    "by a loop": "for p in self.slow.parameters():\n            p.requires_grad = False",
+}
+NOT_AT_REST = {
+    "another": "freeze(self.fast)",
+    "perhaps": "if self.training:\n            freeze(self.slow)",
+    "unless it is left": "if not self.training:\n            return\n        freeze(self.slow)",
+    "and thawed": "freeze(self.slow)\n        self.requires_grad_()",
+}
+
+
+@pytest.mark.parametrize("name", AT_REST)
+def test_what_gets_no_gradients_is_made_anew(name: str) -> None:
+    pytest.importorskip("torch")
+    from exactness import check_scaled
+
+    text = AVERAGED.replace("FREEZE", AT_REST[name])
+    assert check_scaled(HEAD + text, HEAD + migrated(text)) == []
+
+
+@pytest.mark.parametrize("name", NOT_AT_REST)
+def test_what_may_get_gradients_is_made_anew(name: str) -> None:
+    assert left_alone(AVERAGED.replace("FREEZE", NOT_AT_REST[name])) == "AMP011"
