@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+from amp_migrate.core.deep import with_room
 from amp_migrate.core.findings import Finding
 from amp_migrate.core.options import LintOptions, Options
 from amp_migrate.core.results import (
@@ -245,8 +247,8 @@ def _one_text(
     file = path if root is None else key(path)
     filters = None if root is None else Filters(str(root.resolve()))
     for program in programs_of({file: text}, filters, subject(job)).found:
-        found = work(job)(program, options, given={file}, shown={file: path})
-        result = found.get(file)
+        ask = partial(work(job), program, options, given={file}, shown={file: path})
+        result = with_room(ask).get(file)
         if isinstance(result, SourceError):
             raise result
         if result is not None:

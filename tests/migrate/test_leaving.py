@@ -1501,3 +1501,23 @@ for x, y in loader:
     assert output != source
     assert check_off(source, output) == []
     assert check_mixed(source, output) == []
+
+
+def test_it_is_followed_as_far_as_it_goes() -> None:
+    steps = "".join(f"        h = torch.tanh(h + {i / 64})\n" for i in range(60))
+    source = f"""\
+{HEAD}
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x.to(device))
+    loss = F.mse_loss(out, y.to(device))
+    loss.backward()
+    optimizer.step()
+    with torch.no_grad():
+        h = out
+{steps}        print(torch.linalg.det(h[:8]))
+"""
+    output = migrate_source(source, path="train.py").output
+    assert "torch.linalg.det(h[:8].float())" in output
+    assert check_off(source, output) == []
+    assert check_mixed(source, output) == []

@@ -95,8 +95,10 @@ _TAKES = frozenset("pop popleft get".split())
 _LOADS = {"torch.load": "save", "pickle.load": "dump", "pickle.loads": "dumps"}
 """What reads a file, and the name of what has written it."""
 _OUTPUTS = frozenset("logits last_hidden_state pooler_output hidden_states".split())
-_MOST = 2000
-_DEEPEST = 50
+_PARTS = 5
+"""How far into containers a value is followed: ``x = x.next`` has no end."""
+_MOST = 20_000
+_DEEPEST = 1000
 _WHOLE = _DEEPEST + 2
 """Deeper than any question: nothing of an answer is left out."""
 
@@ -220,6 +222,8 @@ class Traces:
         if key in self._busy:
             self._cut = min(self._cut, self._busy[key])
             return _NOTHING
+        if len(at.part) > _PARTS:
+            return self._too_far
         depth = len(self._busy)
         if self._left <= 0 or depth > _DEEPEST:
             self._cut = -1
