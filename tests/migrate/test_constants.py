@@ -267,6 +267,19 @@ loss = -torch.log(p.flip(0).amax(1).sqrt() + 1e-8).mean()
 ---
 p = torch.sigmoid(model(x).float())
 
+=== added by a method, to what is fp32 and to what is not
+LINEAR
+def norm(h, alpha=1e-8):
+    least = h.pow(2.0).mean(1, keepdim=True).add_(alpha)
+    return h / h.pow(2.0).mean(1, keepdim=True).add(alpha).sqrt() + least
+---
+h = model(x)
+loss = F.mse_loss(norm(h), y) + (1 / torch.sub(h.abs(), 1e-9)).mean() * 1e-9
+---
+least = h.pow(2.0).mean(1, keepdim=True).add_(alpha)
+return h / h.pow(2.0).mean(1, keepdim=True).add(alpha).sqrt() + least
+loss = F.mse_loss(norm(h), y) + (1 / torch.sub(h.abs().float(), 1e-9)).float().mean() * 1e-9
+
 === a number of the rays' dtype
 LINEAR
 def render(field, depths, origins):
@@ -854,6 +867,15 @@ if _peak(h[0, 0]) >= 0x80000000:
 loss = F.mse_loss(h, y)
 ---
 if _peak(
+
+=== a small number added in place to what is half
+LINEAR
+---
+h = model(x)
+h.add_(1e-8)
+loss = F.mse_loss(h / h.norm(), y)
+---
+h.add_(1e-8)
 
 === a slice of what may be integers is filled
 import collections

@@ -28,6 +28,7 @@ _ODD_FILLS = operations("holds")
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=", "compare")
 _COMPARING = operations("compares")
 _SUMS = operations("adds")
+_AS_OPERATORS = {"add": "+", "sub": "-", "subtract": "-"}
 _PRODUCTS = operations("product")
 _CAST_DOWN = frozenset(
     ("torch.nn.functional.scaled_dot_product_attention", "torch.baddbmm")
@@ -163,10 +164,12 @@ class Constants(Planner):
                         yield from ((one, False, True, line) for one in inner.operands)
             for call in ir.calls_in(expr):
                 method = ir.method_of(call)
-                if self._is_full_list(function, stmt, call):
+                if self._is_full_list(function, stmt, call) or self._sum(call, at):
                     continue
                 if method in _ODD_FILLS | _SUMS | _FILLS:
                     small, large = method not in _FLOORS, method not in _FILLS
+                    if method in _SUMS and isinstance(call.func, ir.Attr):
+                        small = small and not self._is_full(call.func.value, at)
                     for arg in call.args:
                         for inner in ir.walk(arg.value):
                             yield inner, small, large, call.line
@@ -228,6 +231,9 @@ class Constants(Planner):
         if large is not None:
             message = f"{large:g} is beyond half precision's largest number"
             return Refusal("AMP021", message, call.line)
+        total = self._sum(call, at)
+        if total is not None:
+            return self._of_operation(at, total)
         if method not in _FILLS | _FLOORS:
             return None
         tensor = self._filled(call, origin, method)
@@ -249,6 +255,17 @@ class Constants(Planner):
                     return found
                 self._settled += ir.walk(arg.value)
         return None
+
+    def _sum(self, call: ir.Call, at: Made) -> ir.Operation | None:
+        """``x.add(1e-8)``, ``torch.sub(x, y)``: the operator that a call stands for."""
+        origin = self.program.origin(call.func, at.function) or ""
+        operands = [arg.value for arg in call.args if not (arg.name or arg.star)]
+        if not origin and isinstance(call.func, ir.Attr):
+            operands.insert(0, call.func.value)
+        op = _AS_OPERATORS.get(ir.method_of(call))
+        if op is None or not (len(operands) == len(call.args) + (not origin) == 2):
+            return None
+        return ir.Operation(op, tuple(operands))
 
     def _cast_down(self, at: Made, call: ir.Call) -> float | None:
         """The large number that ``mask`` was made with, in ``mask.type_as(scores)`` of what may be half."""
