@@ -1167,3 +1167,27 @@ def test_what_nothing_calls_by_its_name_does_not_run() -> None:
 def test_what_may_be_called_under_some_name_runs(name: str) -> None:
     (said,) = migrate_source(_trained(_SAYS[name]), path="train.py").diagnostics
     assert said.code == "AMP024"
+
+
+_LOADED = """\
+class Watched(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Linear(6, 1)
+        self.l.register_full_backward_hook(print)
+    def forward(self, x):
+        return self.l(x)
+def test(net):
+    print(net(torch.zeros(1, 6)))
+if len(sys.argv) > 1:
+    test(torch.load("net.pt", weights_only=False))
+"""
+
+
+def test_what_nobody_makes_is_in_no_file() -> None:
+    text = f"import sys\n{_HEAD}{_PLAIN}{_LOADED}{_TRAIN}".replace("nets.MAKE", "Plain")
+    result = migrate_source(text, path="train.py")
+    assert result.changed, result.diagnostics
+    made = f"{text}torch.save(Watched(), 'net.pt')\n"
+    (said,) = migrate_source(made, path="train.py").diagnostics
+    assert said.code == "AMP024"

@@ -638,9 +638,18 @@ class _Reader:
             # A whole model that was saved.
             self._differs = True
             for class_name in program.classes:
-                if ir.file_of(class_name) in self._files:
+                if ir.file_of(class_name) in self._files and self._is_made(class_name):
                     self._make(class_name)
         return False
+
+    def _is_made(self, class_name: str) -> bool:
+        """Whether something may make an object of a class: what nobody makes is in no file."""
+        program, facts = self.program, self.program.classes[class_name]
+        methods = {method for _, method in facts.methods}
+        return bool(facts.decorators) or any(
+            stmt.kind != "classdef" and function not in methods
+            for function, stmt in program.mentioning(facts.name)
+        )
 
     @staticmethod
     def _package(anchor: ir.Expr | None, function: str) -> str | None:
