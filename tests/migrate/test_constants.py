@@ -267,6 +267,27 @@ loss = -torch.log(p.flip(0).amax(1).sqrt() + 1e-8).mean()
 ---
 p = torch.sigmoid(model(x).float())
 
+=== filled in while it is fp32
+LINEAR
+mask = torch.arange(8, device=device) > 4
+---
+scores = model(x)
+if mask.any():
+    scores = scores.float().masked_fill(mask[:, None], -1e30).type_as(scores)
+loss = F.mse_loss(F.softmax(scores, 0), y)
+---
+scores = scores.float().masked_fill(mask[:, None], max(-1e30, torch.finfo(scores.dtype).min)).type_as(scores)
+
+=== filled in while it is fp32, beside what is added
+LINEAR
+mask = torch.arange(8, device=device) > 4
+---
+scores = model(x)
+scores = (scores.float().masked_fill(mask[:, None], -1e30) + 1e30 * mask[:, None]).type_as(scores)
+loss = F.mse_loss(F.softmax(scores, 0), y)
+---
+    scores = scores.float()
+
 === added by a method, to what is fp32 and to what is not
 LINEAR
 def norm(h, alpha=1e-8):

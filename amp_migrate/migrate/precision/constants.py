@@ -228,7 +228,7 @@ class Constants(Planner):
             message = "the limits of float32 overflow in half precision"
             return Refusal("AMP021", message, call.line)
         large = None if self._small is not None else self._cast_down(at, call)
-        if large is not None:
+        if large is not None and not self._bounded_before(at, call):
             message = f"{large:g} is beyond half precision's largest number"
             return Refusal("AMP021", message, call.line)
         total = self._sum(call, at)
@@ -238,7 +238,7 @@ class Constants(Planner):
             return None
         tensor = self._filled(call, origin, method)
         for arg in call.args:
-            if arg.value is tensor:
+            if arg.value is tensor or any(arg.value is one for one in self._settled):
                 continue
             numbers = self.numbers.all(arg.value, at.function)
             given = at.inner(arg.value)
@@ -272,16 +272,39 @@ class Constants(Planner):
         if ir.method_of(call) not in _CASTS or not call.args:
             return None
         assert isinstance(call.func, ir.Attr)
-        like = call.argument(0, "dtype") or call.args[-1].value
-        for arg in call.args:
-            if isinstance(arg.value, ir.Attr) and arg.value.attr == "dtype":
-                like = arg.value
-        is_dtype = isinstance(like, ir.Attr) and like.attr == "dtype"
-        of = at.inner(like.value if isinstance(like, ir.Attr) and is_dtype else like)
+        like, is_dtype = _cast_like(call)
+        of = at.inner(like)
         if not (is_dtype or call.func.attr == "type_as" or self.remedies.is_tensor(of)):
             return None
         large = self._large_in(at.inner(call.func.value))
         return None if large is None or self.is_never_half(of) else large
+
+    def _bounded_before(self, at: Made, cast: ir.Call) -> bool:
+        """``scores.float().masked_fill(mask, -1e30).type_as(scores)``: whether what is filled in can be kept
+        within what the cast is to."""
+        like, _ = _cast_like(cast)
+        filled = [
+            (arg.value, value)
+            for call in ir.calls_in(cast.func)
+            if ir.method_of(call) in _FILLS
+            for arg in call.args
+            for value in self.numbers.all(arg.value, at.function)
+            if self.half.overflows(value)
+        ]
+        inside = {id(inner) for arg, _ in filled for inner in ir.walk(arg)}
+        edits = [self._bounded(at.inner(arg), value, like) for arg, value in filled]
+        rest = any(
+            self.half.overflows(value)
+            for inner in ir.walk(cast.func)
+            if id(inner) not in inside and isinstance(inner, (ir.Const, ir.Operation))
+            for value in self.numbers.all(inner, at.function)
+        )
+        if rest or not edits or None in edits:
+            return False
+        for edit in filter(None, edits):
+            self.remedies.edit(at.function, edit)
+        self._settled += (one for arg, _ in filled for one in ir.walk(arg))
+        return True
 
     def _large_in(self, at: Made, depth: int = 0) -> float | None:
         """A number beyond half precision that a tensor was made with."""
@@ -711,6 +734,17 @@ class Constants(Planner):
             in _SOFTMAX
             for m in modules
         )
+
+
+def _cast_like(call: ir.Call) -> tuple[ir.Expr, bool]:
+    """What a cast takes its dtype from, and whether it says so: ``.to(x.dtype)``."""
+    like = call.argument(0, "dtype") or call.args[-1].value
+    for arg in call.args:
+        if isinstance(arg.value, ir.Attr) and arg.value.attr == "dtype":
+            like = arg.value
+    if isinstance(like, ir.Attr) and like.attr == "dtype":
+        return like.value, True
+    return like, False
 
 
 def _compared(expr: ir.Expr) -> tuple[ir.Expr, ...]:
