@@ -155,6 +155,13 @@ HOOKS = {
     "lambda grad: grad / factor": True,
     "lambda grad: -grad": True,
     "lambda grad: grad.mul(0.1)": True,
+    "lambda grad: -factor * grad.clone()": True,
+    "lambda grad: grad * rate(7)": True,
+    "half_of": True,
+    "reverse(float(np.exp(-factor)))": True,
+    "reverse(mask)": False,
+    "reverse(grown)": False,
+    "clipped": False,
     "lambda grad: grad * mask": False,
     "lambda grad: grad + 0.5": False,
     "lambda grad: grad * grad": False,
@@ -164,10 +171,28 @@ HOOKS = {
 }
 
 
+_MAKERS = """\
+import numpy as np
+grown = 2
+grown *= mask
+def rate(n, top=1.0):
+    return float(2.0 * top / (1.0 + np.exp(-n / 10)) - top)
+def reverse(rate):
+    def turned(grad):
+        return -rate * grad.clone()
+    return turned
+def half_of(grad):
+    return grad.mul(0.5)
+def clipped(grad):
+    grad = grad.clamp(-1, 1)
+    return grad * 0.5
+"""
+
+
 @pytest.mark.parametrize("hook", HOOKS)
 def test_hooks(hook: str) -> None:
     body = (
-        f"{START}factor = 4\nmask = torch.ones(16, 8)\n"
+        f"{START}factor = 4\nmask = torch.ones(16, 8)\n{_MAKERS}"
         f"model[0].weight.register_hook({hook})\n{LOOP}{STEP}"
     )
     if HOOKS[hook]:

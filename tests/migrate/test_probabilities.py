@@ -738,6 +738,16 @@ loss = bound(x, y)
 ---
 loss = bound(x, y)
 
+=== weighted in a sum
+SEQ
+def weighted(p, y, w):
+    return torch.sum(w.view(-1, 1) * nn.BCELoss(reduction="none")(p, y)) / torch.sum(w).detach().item()
+---
+w = 1.0 + torch.exp(-x.mean(1))
+loss = weighted(model(x), y, w / w.sum())
+---
+    return torch.sum(w.view(-1, 1) * nn.BCELoss(reduction="none")(p, y)) / torch.sum(w).detach().item()
+
 === layers that are run by their forward, the last by an option
 class Logit(nn.Module):
     def __init__(self, width=4, squash=True, shift=False):

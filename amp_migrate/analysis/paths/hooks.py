@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from amp_migrate.analysis.objects.points_to import PointsTo
+from amp_migrate.analysis.tables.dtype_table import ARITHMETIC, NUMBERS
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import each_part
 from amp_migrate.program.link import Program
 
 _MULTIPLIES = ("mul", "div")
+_KEEPS_VALUE = ("clone", "neg", "contiguous")
+_DEEPEST = 4
 _ON_GRADIENTS = frozenset(
     """register_hook register_full_backward_hook register_backward_hook
     register_post_accumulate_grad_hook register_full_backward_pre_hook
@@ -100,23 +104,53 @@ def _may_be_hook(name: ir.Expr) -> bool:
 
 
 def linear(program: Program, function: str, call: ir.Call) -> bool:
-    """Whether a hook multiplies by a number and does nothing else: ``lambda grad: grad * 0.5``."""
+    """Whether a hook multiplies by a number and does nothing else: ``lambda grad: grad * 0.5``, a function
+    that returns such, or ``reverse(rate)``, which returns that function."""
     hook = call.argument(0, "hook")
-    if not isinstance(hook, ir.Deferred) or len(hook.params) != 1:
-        return False
-    gradient = ir.Name(hook.params[0])
-    match hook.body:
-        case ir.Operation(op="*" | "/", operands=(left, factor)) if left == gradient:
-            return _is_number(program, function, factor)
-        case ir.Operation(op="*", operands=(factor, right)) if right == gradient:
-            return _is_number(program, function, factor)
-        case ir.Operation(op="-x", operands=(operand,)):
-            return operand == gradient
+    if isinstance(hook, ir.Deferred):
+        return len(hook.params) == 1 and (
+            _scales(program, function, hook.body, ir.Name(hook.params[0]))
+        )
+    found = () if hook is None else program.noted(PointsTo).whole(hook, function)
+    return bool(found) and all(
+        one.kind == "function" and _returns_scaled(program, one.name) for one in found
+    )
+
+
+def _returns_scaled(program: Program, hook: str) -> bool:
+    facts = program.functions[hook]
+    match facts.params, facts.body:
+        case [param], [ir.Stmt(kind="return", value=value)] if value is not None:
+            plain = not facts.decorators and param.kind == "positional"
+            return plain and _scales(program, hook, value, ir.Name(param.name))
+    return False
+
+
+def _scales(program: Program, function: str, expr: ir.Expr, gradient: ir.Name) -> bool:
+    """Whether an expression is a gradient times a number. (A tensor may be of another dtype, in which what
+    a hook returns must not be.)"""
+
+    def both(one: ir.Expr, factor: ir.Expr) -> bool:
+        return _scales(program, function, one, gradient) and (
+            _is_number(program, function, factor)
+        )
+
+    match expr:
+        case ir.Name():
+            return expr == gradient
+        case ir.Operation(op="*", operands=(left, right)):
+            return both(left, right) or both(right, left)
+        case ir.Operation(op="/", operands=(left, factor)):
+            return both(left, factor)
+        case ir.Operation(op="-x", operands=(value,)):
+            return _scales(program, function, value, gradient)
+        case ir.Call(func=ir.Attr(value=value, attr=method), args=()):
+            same = method in _KEEPS_VALUE
+            return same and _scales(program, function, value, gradient)
         case ir.Call(
             func=ir.Attr(value=value, attr=method), args=(ir.Arg(name=None) as arg,)
         ):
-            plain = value == gradient and method in _MULTIPLIES
-            return plain and _is_number(program, function, arg.value)
+            return method in _MULTIPLIES and both(value, arg.value)
     return False
 
 
@@ -142,20 +176,31 @@ def _is_blind(hook: ir.Function) -> bool:
     )
 
 
-def _is_number(program: Program, function: str, expr: ir.Expr) -> bool:
-    """A number, or a variable that is never anything else."""
-    if isinstance(expr, ir.Name):
-        owner = program.owner(expr.id, function)
-        found = [] if owner is None else program.definitions(owner, expr.id)
-        given = () if owner is None else program.functions[owner].params
-        return (
-            bool(found)
-            and not any(param.name == expr.id for param in given)
-            and all(
-                d.stmt.kind == "assign" and isinstance(d.value, ir.Const) for d in found
-            )
+def _is_number(program: Program, function: str, expr: ir.Expr, depth: int = 0) -> bool:
+    """A number, or what is made of numbers only."""
+    match expr:
+        case ir.Const(value=value):
+            # None cannot be multiplied: such a hook is never run.
+            return value is None or isinstance(value, (int, float))
+        case ir.Operation(op=op, operands=operands) if op in (*ARITHMETIC, "-x"):
+            return all(_is_number(program, function, one, depth) for one in operands)
+        case ir.Call(func=func) if program.origin(func, function) is not None:
+            return NUMBERS.fullmatch(program.origin(func, function) or "") is not None
+        case ir.Name(id=name) if any(
+            made.stmt.kind == "augassign" for made in program.defined(name, function)
+        ):
+            return False
+    found = program.noted(PointsTo).whole(expr, function)
+    return (
+        bool(found)
+        and depth < _DEEPEST
+        and all(
+            not one.fields
+            and one.kind == "value"
+            and _is_number(program, one.function, one.expr, depth + 1)
+            for one in found
         )
-    return isinstance(expr, ir.Const) and isinstance(expr.value, (int, float))
+    )
 
 
 def logs_gradients(call: ir.Call) -> bool:

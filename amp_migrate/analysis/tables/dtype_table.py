@@ -69,7 +69,7 @@ INTEGERS = re.compile(r"torch\.(u?int\d*|long|short|bool)")
 MADE_LIKE = operations("first", "new", "compares") | {"to", "size", "numpy"}
 """Methods whose result is no half where their tensor is none."""
 NUMBERS = re.compile(
-    r"builtins\.(len|int|float)|numpy\.prod|math\.\w+"
+    r"builtins\.(len|int|float)|numpy\.(prod|float)|math\.\w+"
     r"|torch\.distributed\.get_(rank|world_size)|torch\.cuda\.device_count"
     r"|time\.(time|perf_counter|monotonic|process_time)|random\.(random|uniform|gauss|randint|randrange)"
 )

@@ -90,7 +90,11 @@ class Islands(Planner):
         for child in ir.children(expr):
             yield from self._parts(child, function, stmt)
         if isinstance(expr, ir.Call):
-            plain = self._is_plain_call(expr, function)
+            # What is summed up has the loss, which is fp32 itself.
+            plain = self._is_plain_call(expr, function) or (
+                ir.last_of(expr.func) in ("sum", "mean")
+                and not self.program.callees(expr, function)
+            )
             yield _Part("plain" if plain else "other", expr)
 
     def _is_plain(self, expr: ir.Expr, function: str) -> bool:
