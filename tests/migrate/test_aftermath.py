@@ -107,6 +107,41 @@ def test_a_loss_that_is_made_of_gradients(place: str) -> None:
     assert "scaler.step(opt)" in migrated(shown)
 
 
+AVERAGED = """\
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+kept = {n: torch.zeros_like(p) for n, p in model.named_parameters()}
+for x, y in data:
+    opt.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    for n, p in model.named_parameters():
+        KEEP
+        USE
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [
+        "kept[n] = kept[n] * 0.9 + p.grad",
+        "kept[n].mul_(0.9).add_(p.grad, alpha=0.1)",
+        "kept[n].lerp_(p.grad, 0.1)",
+    ],
+)
+@pytest.mark.parametrize(
+    "use",
+    ["p.grad.add_(kept[n])", "p.grad = p.grad + kept[n]", "p.grad.data = 2 * kept[n]"],
+)
+def test_gradients_that_are_made_of_those_of_earlier_steps(keep: str, use: str) -> None:
+    source = AVERAGED.replace("KEEP", keep)
+    assert left_alone(source.replace("USE", use)) == "AMP030"
+    shown = source.replace("USE", "print(n, kept[n].mean())")
+    assert "scaler.step(opt)" in migrated(shown)
+    of_this_step = AVERAGED.replace("KEEP", "kept[n] = p.grad.clone()")
+    assert "scaler.step(opt)" in migrated(of_this_step.replace("USE", use))
+
+
 def test_a_loop_that_ends_at_infinite_gradients_is_one_that_stops() -> None:
     end = "if not torch.isfinite(model[0].weight.grad).all():\n    break\n"
     assert left_alone(training(end)) == "AMP025"

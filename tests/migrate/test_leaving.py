@@ -1458,6 +1458,15 @@ USE class Rank(Callback):
 USE     def told(self, h): return torch.linalg.svdvals(h)
 USE callbacks = [Rank()]
 CALL sum(one.told(out.detach()) for one in callbacks)
+=== a function that an event runs
+USE class Bus:
+USE     def __init__(self): self.run = {"out": []}
+USE     def on(self, name, function): self.run[name].append(function)
+USE     def emit(self, name, *given): return sum(f(*given) for f in self.run[name])
+USE def measure(h): return torch.linalg.svdvals(h)
+USE bus = Bus()
+USE bus.on("out", measure)
+CALL bus.emit("out", out.detach())
 === a function of torch that is given
 USE def apply(f, h): return f(h)
 CALL apply(torch.linalg.svdvals, out.detach())
@@ -1521,3 +1530,21 @@ for x, y in loader:
     assert "torch.linalg.det(h[:8].float())" in output
     assert check_off(source, output) == []
     assert check_mixed(source, output) == []
+
+
+def test_what_a_lambda_gives_that_is_called_by_another() -> None:
+    source = f"""\
+{HEAD}
+def apply(f, h):
+    return f(h)
+
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x.to(device))
+    loss = F.mse_loss(out, y.to(device))
+    loss.backward()
+    optimizer.step()
+    print(torch.linalg.svdvals(apply(lambda t: t.detach(), out)).shape)
+"""
+    (loop,) = migrate_source(source, path="train.py").loops
+    assert loop.diagnostic is not None and loop.diagnostic.code == "AMP020"

@@ -56,6 +56,8 @@ class Aftermath:
         """Statements that run or not by what was read."""
         self._losses: list[int] = []
         """The lines of losses that are made of it."""
+        self._edits: list[int] = []
+        """Those that make gradients of it."""
         self.raising = ""
         """What is called, if that is the harm: it raises on infinite gradients."""
 
@@ -72,13 +74,20 @@ class Aftermath:
 
     def reaches_loss(self) -> int:
         """The line where it comes back in a loss, whatever else becomes of it; 0: nowhere."""
+        return self._reaches(self._losses)
+
+    def reaches_gradients(self) -> int:
+        """The line where it comes back in gradients of a later step; 0: nowhere."""
+        return self._reaches(self._edits)
+
+    def _reaches(self, lines: list[int]) -> int:
         known = -1 if self.origins else 0
-        while known < self._count() and not self._losses:
+        while known < self._count() and not lines:
             known = self._count()
             for qualname, function in self.program.functions.items():
                 for stmt in ir.statements(function.body):
                     self._tells(qualname, stmt)
-        return min(self._losses, default=0)
+        return min(lines, default=0)
 
     @property
     def variables(self) -> frozenset[tuple[str, str]]:
@@ -129,6 +138,15 @@ class Aftermath:
             self._reads(e, function, origin) for e in stmt.exprs
         ):
             return True
+        for expr in stmt.exprs if origin else ():
+            for call in ir.calls_in(expr):
+                root = _changed_by(call)
+                if (
+                    root
+                    and self.program.owner(root.id, function)
+                    and not (self.program.origin(root, function))
+                ):
+                    self._follow(root.id, function)
         for expr in stmt.exprs:
             for call in ir.calls_in(expr):
                 given = any(self._reads(a.value, function, origin) for a in call.args)
@@ -141,6 +159,10 @@ class Aftermath:
                     ) if _INTEGER_FORMAT.search(text):
                         if self._reads(shown, function, origin):
                             return False
+        if any(map(_is_of_gradient, stmt.targets)) and self._reads(
+            stmt.value, function, False
+        ):
+            self._edits.append(stmt.line)
         read = decided or self._reads(stmt.value, function, origin)
         if decided and stmt.kind in ("break", "continue", "raise", "delete", "return"):
             return False
@@ -172,6 +194,9 @@ class Aftermath:
         if isinstance(call.func, ir.Attr):
             last = call.func.attr
         if _is_of_gradient(receiver) or self._clips(call, function):
+            args = (arg.value for arg in call.args)
+            if any(self._reads(one, function, False) for one in args):
+                self._edits.append(call.line)
             return True
         if last == "backward" and of_it and self.origins:
             # Of gradients of earlier steps; a penalty on those of this one goes backward with them.
@@ -256,6 +281,16 @@ def _is_none_test(test: ir.Expr | None) -> bool:
         case ir.Operation(op="is" | "is not", operands=operands):
             return ir.Const(None) in operands
     return isinstance(test, ir.Attr) and test.attr == "requires_grad"
+
+
+def _changed_by(call: ir.Call) -> ir.Name | None:
+    """The variable that ``kept.mul_(0.9).add_(p.grad)`` changes."""
+    expr: ir.Expr = call
+    while isinstance(expr, ir.Call) and isinstance(expr.func, ir.Attr):
+        if not expr.func.attr.endswith("_"):
+            return None
+        expr = expr.func.value
+    return root_of(expr) if expr is not call and not _is_of_gradient(expr) else None
 
 
 def _is_of_gradient(expr: ir.Expr | None) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from amp_migrate.analysis.objects.points_to import Object, PointsTo
 from amp_migrate.analysis.tables import vocabulary
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of
+from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.link import Program
 
 _GRADIENTS = re.compile(r"(?i)grad(?!e|at|u|io|cam)")
@@ -47,6 +47,30 @@ def step_by_hand(
             if one in holders:
                 return other.line
     return 0
+
+
+def averages(stmt: ir.Stmt) -> bool:
+    """Whether a statement adds to a multiple of what something was before:
+    ``kept[n] = 0.9 * kept[n] + p.grad``, ``kept.mul_(0.9).add_(p.grad)``."""
+    for part in parts_of(stmt):
+        match part:
+            case ir.Operation(op="*", operands=operands) if any(
+                one in stmt.targets for one in operands
+            ):
+                return True
+            case ir.Call(func=ir.Attr(value=held, attr="add_" | "lerp_" as attr)):
+                if attr == "lerp_" or "mul_" in _methods_of(held):
+                    return True
+    return False
+
+
+def _methods_of(expr: ir.Expr) -> list[str]:
+    """The names of the methods of a chain of calls."""
+    found = []
+    while isinstance(expr, ir.Call) and isinstance(expr.func, ir.Attr):
+        found.append(expr.func.attr)
+        expr = expr.func.value
+    return found
 
 
 def is_harmless(program: Program, call: ir.Call, function: str) -> bool:

@@ -24,7 +24,8 @@ class Called:
         self.program = program
         self._known: dict[str, tuple[str, ...]] = {}
         self._names = frozenset(f.name for f in program.functions.values())
-        self._sites: dict[int, list[CallSite]] = {}
+        self._sites: dict[int, tuple[ir.Call, list[CallSite]]] = {}
+        """With the call, since its identity comes again once it is gone."""
 
     def of(self, function: str) -> tuple[str, ...]:
         """Those that a function calls, in order."""
@@ -89,8 +90,9 @@ class Called:
         """What a call runs that is not resolved by what it is written as: a function, or a method of an
         object, out of a list, a dict or a parameter."""
         if id(call) not in self._sites:
-            self._sites[id(call)] = list(self._find_sites(call, function, stmt))
-        return self._sites[id(call)]
+            found = list(self._find_sites(call, function, stmt))
+            self._sites[id(call)] = call, found
+        return self._sites[id(call)][1]
 
     def sites_into(self, function: str) -> list[CallSite]:
         """The calls of that kind that may run a function."""
@@ -151,8 +153,8 @@ class Called:
                 yield CallSite(function, stmt, given, ref.name, bound)
 
     def _run_by(self, one: Object, func: ir.Expr) -> str | None:
-        if one.fields:
-            return None
+        if any(kind == "attribute" for kind, _ in one.fields):
+            return None  # Of items, those of lists in a dict may be left over.
         if one.kind == "function" and not isinstance(func, ir.Attr):
             return one.name
         if one.kind in ("value", "instance") and one.name in self.program.classes:

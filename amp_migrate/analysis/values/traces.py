@@ -426,7 +426,10 @@ class Traces:
             yield _HOOKED
         for under, given in self._fillings(at.function, name):
             if under == at.on:
-                yield self._of(given._replace(part=at.part)) if given else UNKNOWN
+                if given is None:
+                    yield UNKNOWN
+                else:
+                    yield self._of(given._replace(part=(*given.part, *at.part)))
         for param in params:
             if param.name == name and param.default is not None:
                 yield NUMBER if isinstance(param.default, ir.Const) else UNKNOWN
@@ -451,6 +454,11 @@ class Traces:
             for on in self.contexts(site.caller):
                 made = At(value or site.call, site.caller, site.stmt, on)
                 found.append((self.is_under(made), made if value else None))
+                for arg in site.call.args if not value else ():
+                    if arg.star == "*":
+                        # Any of them, for all that is seen here.
+                        made = made._replace(expr=arg.value, part=(ANY,))
+                        found.append((self.is_under(made), made))
         if not kind:  # Of these, each is an expression of its own.
             self._filled[asked] = found
         return found
@@ -633,7 +641,7 @@ class Traces:
             given = self._with(at, call.args[0].value) if call.args else UNKNOWN
             under = self.is_under(at)
             return join(self._module(m, given, under, at.part) for m in modules)
-        held = self._held_in(at, func)
+        held = self._held_in(at, call)
         if refs and all(ref.kind == "instance" for ref in refs):
             callees = self.program.callees(call, at.function)
             held += (self._returned(c, self.is_under(at), at.part) for c in callees)
@@ -648,14 +656,17 @@ class Traces:
             return Trace(unknown or self._any_half(at, call), "?")
         return self._method(at, call, func)
 
-    def _held_in(self, at: At, func: ir.Expr) -> list[Trace]:
+    def _held_in(self, at: At, call: ir.Call) -> list[Trace]:
         """What functions give that are called by what holds them: ``make(h)()``, ``step = lambda: h``."""
         found = []
         called = self.program.noted(Called)
-        for expr, function, stmt in called.held(func, at.function, at.stmt):
+        for expr, function, stmt in called.held(call.func, at.function, at.stmt):
             if isinstance(expr, ir.Deferred) and stmt is not None:
                 body = At(expr.body, function, stmt, self.is_under(at), at.part)
-                found.append(self._of(body))
+                given = self._of(body)
+                if given == UNKNOWN:  # such as ``lambda h: h.detach()``
+                    given = Trace(self._any_half(at, call), "?")
+                found.append(given)
             for ref in self.program.resolve(expr, function):
                 if ref.kind == "function":
                     found.append(self._returned(ref.name, self.is_under(at), at.part))

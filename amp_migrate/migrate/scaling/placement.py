@@ -249,6 +249,13 @@ class Placer:
                 "a scaler skips one"
             )
             return Refusal("AMP030", reason, line)
+        line = Aftermath(self.program, protocol.averaged).reaches_gradients()
+        if line:
+            reason = (
+                "gradients are made of those of earlier steps, which are infinite where "
+                "a scaler skips one"
+            )
+            return Refusal("AMP030", reason, line)
         steps = {(function, stmt.path) for function, stmt, _ in self.steps}
         missed = (self.backwards | steps) - protocol.visited
         if missed:
