@@ -1483,6 +1483,13 @@ CALL (probe.register_buffer("kept", out.detach()), torch.linalg.svdvals(probe.ke
 === what is written elsewhere
 USE target = torch.empty(16, 8, device=device)
 CALL torch.abs(out.detach(), out=target)
+=== a function of torch out of a list
+USE def apply(h):
+USE     for f in [torch.linalg.svdvals]: return f(h)
+CALL apply(out.detach())
+=== an array of a list
+USE kept = []
+CALL (kept.append(out.detach().cpu()), np.linalg.pinv(np.concatenate(kept)))[1]
 === the largest singular value
 USE
 CALL torch.linalg.matrix_norm(out.detach(), 2)

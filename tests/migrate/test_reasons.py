@@ -393,6 +393,10 @@ PRECISION = {
         around(body="torch.abs(x, out=torch.zeros_like(x))"),
         "plain",
     ),
+    "what raises, out of a list": (
+        around(body="h = [f(h) for f in [torch.linalg.pinv]][0]"),
+        "AMP020",
+    ),
     "digits of what is fp32": (
         around(body="assert torch.allclose(x, x + 0.0, atol=1e-5)"),
         "plain",

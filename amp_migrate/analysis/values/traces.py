@@ -454,7 +454,7 @@ class Traces:
             for on in self.contexts(site.caller):
                 made = At(value or site.call, site.caller, site.stmt, on)
                 found.append((self.is_under(made), made if value else None))
-                for arg in site.call.args if not value else ():
+                for arg in site.call.args if not value and site in hidden else ():
                     if arg.star == "*":
                         # Any of them, for all that is seen here.
                         made = made._replace(expr=arg.value, part=(ANY,))

@@ -420,6 +420,8 @@ class Hazards:
         origin = program.origin(call.func, function)
         refs = program.resolve(call.func, function)
         names = {origin or ""} | {ref.name for ref in refs if ref.kind == "made"}
+        for expr, where, _ in self._called.held(call.func, function, stmt):
+            names.add(program.origin(expr, where) or "")
         for ref in refs:
             if ref.kind in ("class", "instance"):
                 names |= program.external_bases(ref.name)

@@ -263,9 +263,14 @@ class Leaving:
     ) -> Iterator[str]:
         """The functions of torch that are called by what holds them: ``measure = torch.linalg.svdvals``."""
         if any(self._trace(function, stmt, arg.value).half for arg in call.args):
+            called = self.program.noted(Called).held(call.func, function, stmt)
+            names = {
+                self.program.origin(expr, where) or "" for expr, where, _ in called
+            }
             for ref in self.program.resolve(call.func, function):
-                if ref.kind == "external" and ref.name.startswith("torch."):
-                    yield ref.name
+                if ref.kind == "external":
+                    names.add(ref.name)
+            yield from sorted(name for name in names if name.startswith("torch."))
 
     def _of_arrays(
         self, function: str, stmt: ir.Stmt, call: ir.Call, values: list[ir.Expr]
@@ -274,11 +279,14 @@ class Leaving:
         for value in values:
             if not self._trace(function, stmt, value).half:
                 continue
-            # Nothing but a tensor is on a device, or part of a graph.
-            sure = _is_array(call) or any(
-                isinstance(inner, ir.Attr) and inner.attr in ("cpu", "detach", "data")
-                for inner in ir.walk(value)
-            )
+            for put in self.remedies.flow.contents.put_into(value, function):
+                # np.concatenate(kept), after kept.append(h.cpu())
+                half = self._trace(put.function, put.stmt, put.value).half
+                if half and _is_on_device(put.value):
+                    self._helped(
+                        put.function, put.stmt, [put.value], [put.value], False, ""
+                    )
+            sure = _is_array(call) or _is_on_device(value)
             made = any(_is_array(one) for one in ir.calls_in(value))
             if made or not sure or self._is_ranked(function, stmt, value):
                 continue
@@ -550,6 +558,14 @@ class Leaving:
         if run not in self.more:
             self.more.append(run)
         return True
+
+
+def _is_on_device(value: ir.Expr) -> bool:
+    """Whether nothing but a tensor is what a value is made of: it is on a device, or part of a graph."""
+    return any(
+        isinstance(inner, ir.Attr) and inner.attr in ("cpu", "detach", "data")
+        for inner in ir.walk(value)
+    )
 
 
 def _is_array(call: ir.Call) -> bool:
