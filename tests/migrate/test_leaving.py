@@ -1446,6 +1446,13 @@ USE from functools import partial
 USE def measure(h, k): return torch.linalg.svdvals(h)[:k]
 USE run = partial(measure, k=2)
 CALL run(out.detach())
+=== a partial that is called at once
+USE from functools import partial
+USE def measure(h, k): return torch.linalg.svdvals(h)[:k]
+CALL partial(measure, k=2)(out.detach())
+=== a model in a partial that is called at once
+USE from functools import partial
+CALL torch.mm(partial(model)(x.to(device)).detach(), torch.eye(8, device=device))
 === an object that can be called
 USE class Rank:
 USE     def __call__(self, h): return torch.linalg.svdvals(h)

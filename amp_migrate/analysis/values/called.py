@@ -15,6 +15,19 @@ from amp_migrate.program.link import CallSite, Program
 _AROUND_FUNCTIONS = frozenset(
     ("functools.partial", "builtins.staticmethod", "builtins.classmethod")
 )
+_CALLED_AT_ONCE = ("functools.partial", "torch.vmap")
+
+
+def at_once(program: Program, call: ir.Call, function: str) -> ir.Call | None:
+    """``f(x, y)`` of ``partial(f, x)(y)``; of ``vmap(f)(x)``, what is computed alike for each row."""
+    match call.func:
+        case ir.Call(func=around, args=(run, *given)) if (
+            program.origin(around, function) in _CALLED_AT_ONCE and not run.star
+        ):
+            if program.origin(around, function) == "torch.vmap":
+                given = []
+            return replace(call, func=run.value, args=(*given, *call.args))
+    return None
 
 
 class Called:
@@ -112,13 +125,18 @@ class Called:
         return [
             one
             for one in self.program.all_calls()
-            if isinstance(one[2].func, (ir.Name, ir.Item))
+            if isinstance(one[2].func, (ir.Name, ir.Item, ir.Call))
         ]
 
     def _find_sites(
         self, call: ir.Call, function: str, stmt: ir.Stmt
     ) -> Iterator[CallSite]:
         program, func = self.program, call.func
+        inner = at_once(program, call, function)
+        for ref in program.resolve(inner.func, function) if inner else ():
+            if ref.kind == "function":
+                bound = program.functions[ref.name].self_name is not None
+                yield CallSite(function, stmt, inner or call, ref.name, bound)
         if isinstance(func, ir.Attr) and func.attr not in self._names:
             return
         if not call.args or not isinstance(func, (ir.Name, ir.Item, ir.Attr)):

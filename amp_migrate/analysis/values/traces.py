@@ -17,7 +17,7 @@ from amp_migrate.analysis.objects.modules import Construction, Modules
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.destinations import DEVICE, kind_of
 from amp_migrate.analysis.tables.vocabulary import RUNS_FIRST
-from amp_migrate.analysis.values.called import Called
+from amp_migrate.analysis.values.called import Called, at_once
 from amp_migrate.analysis.values.halves import Statements
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.program import ir
@@ -619,6 +619,9 @@ class Traces:
                 # getattr(h, "clone")()
                 func = ir.Attr(value, word)
                 return self._call(at, replace(call, func=func))
+        inner = at_once(self.program, call, at.function)
+        if inner is not None:
+            return self._call(at, inner)
         fields = self._fields(func, at.function)
         if fields and at.part:
             return self._of_record(at, call, fields)

@@ -14,7 +14,7 @@ from amp_migrate.analysis.objects.modules import Construction
 from amp_migrate.analysis.paths.loops import Blocked, refused
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.dtype_questions import tested
-from amp_migrate.analysis.values.called import Called
+from amp_migrate.analysis.values.called import Called, at_once
 from amp_migrate.analysis.values.traces import ANY, FULL, At, Trace, Traces
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
@@ -158,6 +158,7 @@ class Leaving:
         return self.traces.of(At(held, function, stmt, False, (ANY,)))
 
     def _of_call(self, function: str, stmt: ir.Stmt, call: ir.Call) -> str | None:
+        call = at_once(self.program, call, function) or call
         func = call.func
         origin = self.program.origin(func, function)
         values = [arg.value for arg in call.args if not arg.star]
