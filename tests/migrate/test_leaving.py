@@ -1406,6 +1406,23 @@ for x, y in loader:
     assert check_mixed(source, output) == []
 
 
+def test_what_a_model_gives_by_the_name_of_its_call() -> None:
+    source = f"""\
+{HEAD}
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model.__call__(x.to(device))
+    loss = F.mse_loss(out, y.to(device))
+    similar = out.detach() @ probe.weight.t()
+    loss.backward()
+    optimizer.step()
+    print(similar.shape)
+"""
+    output = migrate_source(source, path="train.py").output
+    assert output != source
+    assert check_mixed(source, output) == []
+
+
 @pytest.mark.parametrize("run", ["self.net(x)", "self.net.forward(x)"])
 def test_what_a_model_of_anybody_gives_may_be_half(run: str) -> None:
     source = f"""\

@@ -619,6 +619,8 @@ class Traces:
                 # getattr(h, "clone")()
                 func = ir.Attr(value, word)
                 return self._call(at, replace(call, func=func))
+            case ir.Attr(value=value, attr="__call__"):
+                return self._call(at, replace(call, func=value))
         inner = at_once(self.program, call, at.function)
         if inner is not None:
             return self._call(at, inner)
