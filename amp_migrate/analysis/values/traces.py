@@ -97,7 +97,7 @@ _LOADS = {"torch.load": "save", "pickle.load": "dump", "pickle.loads": "dumps"}
 _OUTPUTS = frozenset("logits last_hidden_state pooler_output hidden_states".split())
 _PARTS = 5
 """How far into containers a value is followed: ``x = x.next`` has no end."""
-_MOST = 20_000
+_MOST = 2000
 _DEEPEST = 1000
 _WHOLE = _DEEPEST + 2
 """Deeper than any question: nothing of an answer is left out."""
