@@ -10,6 +10,14 @@ Steps = tuple[int, ...]
 """The way from a simple statement's value down to an expression: the index among `ir.children`."""
 
 
+def has_gradients(optimizer: str) -> str:
+    """Whether a step would find gradients: where there are none, a scaler raises, but no optimizer does."""
+    return (
+        f"any(p.grad is not None for group in {optimizer}.param_groups "
+        'for p in group["params"])'
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Insert:
     """New statements before or after a statement, in its block."""

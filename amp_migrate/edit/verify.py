@@ -469,17 +469,24 @@ class _Eraser(ast.NodeTransformer):
     # lost, or would run under a condition that the input does not have.
 
     def _is_guarded_step(self, node: ast.If) -> bool:
-        """``if any(p.grad is not None for ...): scaler.step(optimizer)``, with what belongs to it."""
+        """``if any(p.grad is not None for ...): scaler.step(optimizer)``, with what belongs to it, or that
+        alone."""
         called = [self._called_on_switch(stmt) for stmt in node.body]
-        steps = [call for method, call in called if method == "step"]
-        if node.orelse or len(steps) != 1 or len(steps[0].args) != 1:
+        if node.orelse or any(
+            method not in ("step", "update", "unscale_") for method, _ in called
+        ):
             return False
-        if any(method not in ("step", "update", "unscale_") for method, _ in called):
+        given = [call.args for method, call in called if method != "update"]
+        if any(len(args) != 1 for args in given):
             return False
-        optimizer = ast.unparse(steps[0].args[0])
-        return ast.unparse(node.test) == ast.unparse(
+        steps = {ast.unparse(args[0]) for args in given}
+        test = ast.unparse(node.test)
+        if not steps and len(called) == 1:
+            # What is updated by itself has been stepped under the same condition.
+            steps = {test.partition(" for group in ")[2].partition(".param_groups ")[0]}
+        return len(steps) == 1 and test == ast.unparse(
             ast.parse(
-                f"any(p.grad is not None for group in {optimizer}.param_groups "
+                f"any(p.grad is not None for group in {steps.pop()}.param_groups "
                 "for p in group['params'])"
             )
         )

@@ -56,6 +56,7 @@ from amp_migrate.edit.edits import (
     Scale,
     ScaleBackward,
     ScalerStep,
+    has_gradients,
 )
 from amp_migrate.migrate.compiled import Compiled
 from amp_migrate.migrate.escaping import Handover
@@ -1192,6 +1193,13 @@ class Planner:
         travel = group.travel
         assert travel is not None
         own_updates = set()
+        doubtful = frozenset[Slot]().union(
+            *(
+                travel.scalers.identities.of_slot(slot)
+                for function, stmt, slot in steps
+                if (function, stmt.path) in placement.guarded
+            )
+        )
         for function, stmt, slot in steps:
             switch = travel.of_receiver(receiver_of(stmt), function)
             placed = (function, stmt.path, slot)
@@ -1212,22 +1220,43 @@ class Planner:
                 return travel.of_receiver(named[function, slot], function)
             return travel.of_named(slot, function)
 
+        def optimizer_of(slot: Slot, function: str) -> ir.Expr:
+            known = named.get((function, slot))
+            return travel.named(slot, function) if known is None else known
+
+        def updated(function: str, path: ir.Path, slot: Slot) -> str:
+            code = f"{switch_of(slot, function)}.update()"
+            ones = travel.scalers.identities.of_slot(slot)
+            several = any(one.is_many for one in ones) or any(
+                len(scaler) > 1 for scaler in travel.scalers.of_slot(slot)
+            )
+            if several or ones.isdisjoint(doubtful):
+                return code
+            for stmt, event in self.events.direct(function):
+                if event.kind == "zero" and stmt.path[: len(path)] == path:
+                    message = "gradients go where a step may find none"
+                    raise refused("AMP031", message, event.line)
+            text = ir.render(optimizer_of(slot, function))
+            return f"if {has_gradients(text or '')}:\n    {code}"
+
         for function, path, slot in _in_order(placement.update_after - own_updates):
-            code = f"{switch_of(slot, function)}.update()"
-            group.place(function, Insert(path, code))
+            group.place(function, Insert(path, updated(function, path, slot)))
         for function, path, slot in _in_order(placement.update_before):
-            code = f"{switch_of(slot, function)}.update()"
+            code = updated(function, path, slot)
             group.place(function, Insert(path, code, after=False))
         for (function, path, slot), last in placement.protected.items():
+            if not travel.scalers.identities.of_slot(slot).isdisjoint(doubtful):
+                message = "an exception handler may leave a step halfway done"
+                raise refused("AMP034", message, 0)
             group.place(function, Protect(path, last, switch_of(slot, function)))
         for function, path, slot in _in_order(placement.unscale_before):
-            known = named.get((function, slot))
-            if known is None:
-                known = travel.named(slot, function)
-            else:
+            known = optimizer_of(slot, function)
+            if (function, slot) in named:
                 known = self._named_before(known, slot, function, path)
-            optimizer = ir.render(known)
+            optimizer = ir.render(known) or ""
             code = f"{switch_of(slot, function)}.unscale_({optimizer})"
+            if not travel.scalers.identities.of_slot(slot).isdisjoint(doubtful):
+                code = f"if {has_gradients(optimizer)}:\n    {code}"
             group.place(function, Insert(path, code, after=False))
 
 

@@ -514,6 +514,36 @@ PROGRAMS = {
 +            scaler.step(opts[k])
 +    scaler.update()
 """,
+    "one that is clipped, and may have been frozen": """\
+ import sys
+ other = make().to(device)
+ opt_a = torch.optim.SGD(model.parameters(), lr=0.1)
++scaler_a = BORN
+ opt_b = torch.optim.Adam(other.parameters())
++scaler_b = BORN
+ if "--frozen" not in sys.argv:
+     for p in other.parameters():
+         p.requires_grad = False
+ for x, y in data:
+     STEPS opt=opt_a scaler=scaler_a
+     opt_b.zero_grad()
+-    loss = criterion(other(x), y) + criterion(model(x), y)
+-    loss.backward()
++    AUTOCAST scaler=scaler_b
++        loss = criterion(other(x), y) + criterion(model(x), y)
++    scaler_b.scale(loss).backward()
++    if any(p.grad is not None for group in opt_b.param_groups for p in group["params"]):
++        scaler_b.unscale_(opt_b)
+     torch.nn.utils.clip_grad_norm_(other.parameters(), 0.1)
+     if loss.item() < 1e3:
+-        opt_b.step()
++        if any(
++            p.grad is not None for group in opt_b.param_groups for p in group["params"]
++        ):
++            scaler_b.step(opt_b)
++    if any(p.grad is not None for group in opt_b.param_groups for p in group["params"]):
++        scaler_b.update()
+""",
     "a dict by its keys": """\
  other = make().to(device)
  opts = dict(
