@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
 
@@ -39,6 +39,8 @@ class Called:
         self._names = frozenset(f.name for f in program.functions.values())
         self._sites: dict[int, tuple[ir.Call, list[CallSite]]] = {}
         """With the call, since its identity comes again once it is gone."""
+        self._of_methods: dict[str, dict[str, list[CallSite]]] = {}
+        """By the name of a method, by the function that is called."""
 
     def of(self, function: str) -> tuple[str, ...]:
         """Those that a function calls, in order."""
@@ -109,24 +111,31 @@ class Called:
 
     def sites_into(self, function: str) -> list[CallSite]:
         """The calls of that kind that may run a function."""
-        name = self.program.functions[function].name
-        calls = self._calls_of_values
-        if name != "__call__":
-            calls = [*calls, *self.program.calls_named(name)]
-        return [
-            site
-            for caller, stmt, call in calls
-            for site in self.sites_of(call, caller, stmt)
-            if site.callee == function
-        ]
+        found, name = self._of_values, self.program.functions[function].name
+        if name == "__call__":
+            return found.get(function, [])
+        if name not in self._of_methods:
+            calls = self.program.calls_named(name)
+            self._of_methods[name] = self._by_callee(calls)
+        methods = self._of_methods[name]
+        return [*found.get(function, ()), *methods.get(function, ())]
 
     @cached_property
-    def _calls_of_values(self) -> list[tuple[str, ir.Stmt, ir.Call]]:
-        return [
+    def _of_values(self) -> dict[str, list[CallSite]]:
+        return self._by_callee(
             one
             for one in self.program.all_calls()
             if isinstance(one[2].func, (ir.Name, ir.Item, ir.Call))
-        ]
+        )
+
+    def _by_callee(
+        self, calls: Iterable[tuple[str, ir.Stmt, ir.Call]]
+    ) -> dict[str, list[CallSite]]:
+        found: dict[str, list[CallSite]] = {}
+        for caller, stmt, call in calls:
+            for site in self.sites_of(call, caller, stmt):
+                found.setdefault(site.callee, []).append(site)
+        return found
 
     def _find_sites(
         self, call: ir.Call, function: str, stmt: ir.Stmt
