@@ -142,6 +142,27 @@ def test_gradients_that_are_made_of_those_of_earlier_steps(keep: str, use: str) 
     assert "scaler.step(opt)" in migrated(of_this_step.replace("USE", use))
 
 
+LIMITED = """\
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+usual = 1.0
+for x, y in data:
+    opt.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 2 * usual)
+    usual = 0.9 * usual + 0.1 * norm.item()
+    opt.step()
+"""
+
+
+def test_a_limit_that_is_an_average_of_earlier_norms() -> None:
+    assert left_alone(LIMITED) == "AMP030"
+    shown = LIMITED.replace("2 * usual", "2.0").replace("opt.step()", "print(usual)")
+    assert "scaler.unscale_(opt)" in migrated(f"{shown}    opt.step()\n")
+    of_losses = LIMITED.replace("norm.item()", "loss.item()")
+    assert "scaler.unscale_(opt)" in migrated(of_losses)
+
+
 def test_a_loop_that_ends_at_infinite_gradients_is_one_that_stops() -> None:
     end = "if not torch.isfinite(model[0].weight.grad).all():\n    break\n"
     assert left_alone(training(end)) == "AMP025"

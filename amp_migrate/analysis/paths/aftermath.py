@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 
 from amp_migrate.analysis.objects.availability import root_of
+from amp_migrate.analysis.paths.gradients import averages
 from amp_migrate.analysis.tables import vocabulary
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
@@ -79,6 +80,17 @@ class Aftermath:
     def reaches_gradients(self) -> int:
         """The line where it comes back in gradients of a later step; 0: nowhere."""
         return self._reaches(self._edits)
+
+    def averages_reach_gradients(self) -> int:
+        """The same of running averages of what is read: ``kept = 0.9 * kept + 0.1 * norm``."""
+        self._reaches([])
+        kept = Aftermath(self.program, ())
+        for qualname, function in self.program.functions.items():
+            for stmt in ir.statements(function.body):
+                if averages(stmt) and self._reads(stmt.value, qualname, False):
+                    for target in stmt.targets:
+                        kept._keeps(target, stmt, qualname)
+        return kept.reaches_gradients()
 
     def _reaches(self, lines: list[int]) -> int:
         known = -1 if self.origins else 0

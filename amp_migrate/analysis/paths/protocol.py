@@ -125,6 +125,8 @@ class Protocol(Walk[Held]):
         """Where something is kept of those that a step is about to use."""
         self.averaged: set[Site] = set()
         """Where these go into a running average."""
+        self.used: set[Site] = set()
+        """Where something is made of those that a step is about to use."""
         self.unguarded: set[Site] = set()
         """Steps that may find no gradients."""
         self._vain_zeros: dict[str, int] = {}
@@ -427,6 +429,8 @@ class Protocol(Walk[Held]):
                 continue
             if holding.gradients in _LIVE and any(map(_outlives, stmt.targets)):
                 self.collected.add((function, stmt.path))
+            if holding.gradients in _LIVE:
+                self.used.add((function, stmt.path))
             if holding.gradients in _LIVE and averages(stmt):
                 self.averaged.add((function, stmt.path))
             if holding.gradients is Gradients.LEFTOVER and event.targets:

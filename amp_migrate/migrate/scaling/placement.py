@@ -250,6 +250,7 @@ class Placer:
             )
             return Refusal("AMP030", reason, line)
         line = Aftermath(self.program, protocol.averaged).reaches_gradients()
+        line = line or Aftermath(self.program, protocol.used).averages_reach_gradients()
         if line:
             reason = (
                 "gradients are made of those of earlier steps, which are infinite where "
