@@ -52,12 +52,12 @@ ISLANDS = {
     "        s = s + (1.0 - mask.to(kind)) * -1e9",
     "a mask that was made half": "m = mask.to(s.dtype)\n        s = s + m * -1e9",
     "limits of another": "r = torch.rand(4, 4)\n        s = s.masked_fill(mask, torch.finfo(r.dtype).min)",
-    "a sum with a small number": "s = s / s.sum(1, keepdim=True).mul(1).add(1e-8)",
     "a small number filled in": "s = s.masked_fill(s == 0, 1e-8)",
     "into what is multiplied by its own transpose": "s = (s @ s.t()).masked_fill(mask, -1e9)",
 }  # fmt: skip
 CASTS = {
     "an attribute": "s = s.masked_fill(mask, Config.fill)",
+    "a sum with a small number": "s = s / s.abs().mul(1).add(1e-8)",
     "a number of NumPy": "import numpy\n        s = s.masked_fill(mask, numpy.float32(-1e9))",
     "an element of a dict": 's = s.masked_fill(mask, LIMITS["fill"])',
     "the resolution of a dtype": "import numpy\n"
