@@ -126,8 +126,9 @@ class Stale(Walk[_Held]):
     def _is_freezing(self, function: str) -> bool:
         """Whether a function takes the gradients of what it is given, whatever that is."""
         facts = self.program.functions[function]
+        given = ir.Name(facts.params[0].name if facts.params else "")
         return facts.self_name is None and any(
-            self._freezes(stmt, ir.Name(facts.params[0].name), function)
+            self._freezes(stmt, given, function)
             for stmt in takewhile(_leads_on, facts.body)
         )
 

@@ -736,6 +736,8 @@ import copy
 def freeze(net):
     for p in net.parameters():
         p.requires_grad = False
+def rest():
+    print("at rest")
 class Both(nn.Module):
     def __init__(self):
         super().__init__()
@@ -765,6 +767,7 @@ NOT_AT_REST = {
     "another": "freeze(self.fast)",
     "perhaps": "if self.training:\n            freeze(self.slow)",
     "unless it is left": "if not self.training:\n            return\n        freeze(self.slow)",
+    "by what takes nothing": "rest(self.slow)",
     "and thawed": "freeze(self.slow)\n        self.requires_grad_()",
 }
 
