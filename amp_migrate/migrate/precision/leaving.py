@@ -263,15 +263,16 @@ class Leaving:
         self, call: ir.Call, function: str, stmt: ir.Stmt
     ) -> Iterator[str]:
         """The functions of torch that are called by what holds them: ``measure = torch.linalg.svdvals``."""
-        if any(self._trace(function, stmt, arg.value).half for arg in call.args):
-            called = self.program.noted(Called).held(call.func, function, stmt)
-            names = {
-                self.program.origin(expr, where) or "" for expr, where, _ in called
-            }
-            for ref in self.program.resolve(call.func, function):
-                if ref.kind == "external":
-                    names.add(ref.name)
-            yield from sorted(name for name in names if name.startswith("torch."))
+        called = self.program.noted(Called).held(call.func, function, stmt)
+        names = {self.program.origin(expr, where) or "" for expr, where, _ in called}
+        for ref in self.program.resolve(call.func, function):
+            if ref.kind == "external":
+                names.add(ref.name)
+        names = {name for name in names if name.startswith("torch.")}
+        if names and any(
+            self._trace(function, stmt, arg.value).half for arg in call.args
+        ):
+            yield from sorted(names)
 
     def _of_arrays(
         self, function: str, stmt: ir.Stmt, call: ir.Call, values: list[ir.Expr]
