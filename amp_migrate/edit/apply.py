@@ -33,7 +33,7 @@ from amp_migrate.edit.edits import (
     SplitLast,
     Upcast,
     Widen,
-    has_gradients,
+    where_gradients,
 )
 from amp_migrate.edit.expressions import ArgumentAdder, EntryAdder, with_parameter
 from amp_migrate.edit.imports import with_import
@@ -538,8 +538,7 @@ class _Editor:
         if not edit.guard:
             return lines
         text = cst.Module([]).code_for_node(optimizer)
-        test = f"if {has_gradients(text)}:\n    pass"
-        made = self.snippets.statements(test, indent)[0]
+        made = self.snippets.statements(where_gradients(text, "pass"), indent)[0]
         leading = _leading(lines[0])
         lines[0] = _with_leading(lines[0], ())
         guarded = made.with_changes(

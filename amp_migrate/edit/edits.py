@@ -10,11 +10,12 @@ Steps = tuple[int, ...]
 """The way from a simple statement's value down to an expression: the index among `ir.children`."""
 
 
-def has_gradients(optimizer: str) -> str:
-    """Whether a step would find gradients: where there are none, a scaler raises, but no optimizer does."""
+def where_gradients(optimizer: str, code: str) -> str:
+    """A statement under the test whether a step finds gradients: where there are none, a scaler raises, but
+    no optimizer does."""
     return (
-        f"any(p.grad is not None for group in {optimizer}.param_groups "
-        'for p in group["params"])'
+        f"if any(p.grad is not None for group in {optimizer}.param_groups "
+        f'for p in group["params"]):\n    {code}'
     )
 
 

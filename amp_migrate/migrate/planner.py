@@ -56,7 +56,7 @@ from amp_migrate.edit.edits import (
     Scale,
     ScaleBackward,
     ScalerStep,
-    has_gradients,
+    where_gradients,
 )
 from amp_migrate.migrate.compiled import Compiled
 from amp_migrate.migrate.escaping import Handover
@@ -1193,13 +1193,17 @@ class Planner:
         travel = group.travel
         assert travel is not None
         own_updates = set()
-        doubtful = frozenset[Slot]().union(
-            *(
-                travel.scalers.identities.of_slot(slot)
-                for function, stmt, slot in steps
-                if (function, stmt.path) in placement.guarded
-            )
-        )
+        identities = travel.scalers.identities
+        doubtful = {
+            one
+            for function, stmt, slot in steps
+            if (function, stmt.path) in placement.guarded
+            for one in identities.of_slot(slot)
+        }
+
+        def is_doubtful(slot: Slot) -> bool:
+            return not identities.of_slot(slot).isdisjoint(doubtful)
+
         for function, stmt, slot in steps:
             switch = travel.of_receiver(receiver_of(stmt), function)
             placed = (function, stmt.path, slot)
@@ -1226,18 +1230,17 @@ class Planner:
 
         def updated(function: str, path: ir.Path, slot: Slot) -> str:
             code = f"{switch_of(slot, function)}.update()"
-            ones = travel.scalers.identities.of_slot(slot)
-            several = any(one.is_many for one in ones) or any(
+            several = any(one.is_many for one in identities.of_slot(slot)) or any(
                 len(scaler) > 1 for scaler in travel.scalers.of_slot(slot)
             )
-            if several or ones.isdisjoint(doubtful):
+            if several or not is_doubtful(slot):
                 return code
             for stmt, event in self.events.direct(function):
                 if event.kind == "zero" and stmt.path[: len(path)] == path:
                     message = "gradients go where a step may find none"
                     raise refused("AMP031", message, event.line)
-            text = ir.render(optimizer_of(slot, function))
-            return f"if {has_gradients(text or '')}:\n    {code}"
+            text = ir.render(optimizer_of(slot, function)) or ""
+            return where_gradients(text, code)
 
         for function, path, slot in _in_order(placement.update_after - own_updates):
             group.place(function, Insert(path, updated(function, path, slot)))
@@ -1245,9 +1248,6 @@ class Planner:
             code = updated(function, path, slot)
             group.place(function, Insert(path, code, after=False))
         for (function, path, slot), last in placement.protected.items():
-            if not travel.scalers.identities.of_slot(slot).isdisjoint(doubtful):
-                message = "an exception handler may leave a step halfway done"
-                raise refused("AMP034", message, 0)
             group.place(function, Protect(path, last, switch_of(slot, function)))
         for function, path, slot in _in_order(placement.unscale_before):
             known = optimizer_of(slot, function)
@@ -1255,8 +1255,8 @@ class Planner:
                 known = self._named_before(known, slot, function, path)
             optimizer = ir.render(known) or ""
             code = f"{switch_of(slot, function)}.unscale_({optimizer})"
-            if not travel.scalers.identities.of_slot(slot).isdisjoint(doubtful):
-                code = f"if {has_gradients(optimizer)}:\n    {code}"
+            if is_doubtful(slot):
+                code = where_gradients(optimizer, code)
             group.place(function, Insert(path, code, after=False))
 
 

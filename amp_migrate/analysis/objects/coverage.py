@@ -497,6 +497,11 @@ class Coverage:
             and self._is_own(self.optimizers.slot(call.func.value, function))
         }
 
+    @property
+    def given(self) -> list[Held]:
+        """What the optimizers are given, when they are made and later."""
+        return [self.held, *self.added.values()]
+
     @cached_property
     def _has_one_group(self) -> bool:
         """Whether the optimizers are made with a list of parameters, not with one of groups."""

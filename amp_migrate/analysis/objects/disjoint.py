@@ -31,8 +31,8 @@ class Disjoint:
         several = list(optimizers)
         if len(several) < 2:
             return None
-        held = [[one.held, *one.added.values()] for one in several]
-        if any(not each.complete or not each.all for of_one in held for each in of_one):
+        given = [held for one in several for held in one.given]
+        if any(not held.complete or not held.all for held in given):
             return "it cannot be seen which parameters the optimizers that share a scaler hold"
         for _, _, call in self.program.calls_named("add_param_group"):
             if all(id(call) not in one.added for one in several):
@@ -74,11 +74,7 @@ class Disjoint:
     def _made_of(self, coverage: Coverage) -> set[Identity]:
         """The modules that an optimizer holds, with those that they were made from."""
         found: set[Identity] = set()
-        pending = [
-            one
-            for held in (coverage.held, *coverage.added.values())
-            for one in held.all
-        ]
+        pending = [one for held in coverage.given for one in held.all]
         while pending:
             one = pending.pop()
             if one in found:

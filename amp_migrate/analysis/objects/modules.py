@@ -143,15 +143,14 @@ class Modules:
             if outer.path == stmt.path[:-1] and len(outer.path) == depth:
                 if outer.kind == "if" and outer.value is not None:
                     # Others may choose otherwise for their own runs; those in sight are asked about.
-                    truths = {
-                        (
-                            bool(one.expr.value)
-                            if isinstance(one.expr, ir.Const) and not one.fields
-                            else None
-                        )
-                        for one in self.points_to.whole(outer.value, function)
-                    }
-                    if truths in ({True}, {False}):
+                    known = self.points_to.constants(
+                        outer.value, function, closed=False
+                    )
+                    values = [
+                        o.expr.value for o in known if isinstance(o.expr, ir.Const)
+                    ]
+                    truths = set(map(bool, values))
+                    if len(truths) == 1:
                         runs = truths == {stmt.path[-1][0] == "body"}
                         return _added(stmt, name) if runs else []
         return None

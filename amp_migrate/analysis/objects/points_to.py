@@ -316,9 +316,12 @@ class PointsTo:
             return ()
         return tuple(one for one in found if one.kind != "open")
 
-    def constants(self, expr: ir.Expr, function: str) -> tuple[Object, ...]:
-        """The constants that an expression may be, where there is nothing else that it may be."""
-        found = self.whole(expr, function, closed=True)
+    def constants(
+        self, expr: ir.Expr, function: str, closed: bool = True
+    ) -> tuple[Object, ...]:
+        """The constants that an expression may be, where there is nothing else that it may be; ``closed``:
+        nor where callers out of sight give it something else."""
+        found = self.whole(expr, function, closed=closed)
         known = all(isinstance(one.expr, ir.Const) and not one.fields for one in found)
         return found if known else ()
 

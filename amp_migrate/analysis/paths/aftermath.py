@@ -77,20 +77,22 @@ class Aftermath:
         """The line where it comes back in a loss, whatever else becomes of it; 0: nowhere."""
         return self._reaches(self._losses)
 
-    def reaches_gradients(self) -> int:
-        """The line where it comes back in gradients of a later step; 0: nowhere."""
-        return self._reaches(self._edits)
-
     def averages_reach_gradients(self) -> int:
-        """The same of running averages of what is read: ``kept = 0.9 * kept + 0.1 * norm``."""
+        """The line where a running average of it, ``kept = 0.9 * kept + 0.1 * norm``, comes back in gradients
+        of a later step; 0: nowhere."""
+        averaging = self.program.noted(_averaging) if self.origins else []
+        if not averaging:
+            return 0
         self._reaches([])
         kept = Aftermath(self.program, ())
-        for qualname, function in self.program.functions.items():
-            for stmt in ir.statements(function.body):
-                if averages(stmt) and self._reads(stmt.value, qualname, False):
-                    for target in stmt.targets:
-                        kept._keeps(target, stmt, qualname)
-        return kept.reaches_gradients()
+        for function, stmt in averaging:
+            origin = (function, stmt.path) in self.origins
+            if any(self._reads(expr, function, origin) for expr in stmt.exprs):
+                for target in stmt.targets:
+                    kept._keeps(target, stmt, function)
+                for call in ir.all_calls_in(stmt.exprs):
+                    kept._follow_changed(call, function)
+        return kept._reaches(kept._edits)
 
     def _reaches(self, lines: list[int]) -> int:
         known = -1 if self.origins else 0
@@ -150,15 +152,6 @@ class Aftermath:
             self._reads(e, function, origin) for e in stmt.exprs
         ):
             return True
-        for expr in stmt.exprs if origin else ():
-            for call in ir.calls_in(expr):
-                root = _changed_by(call)
-                if (
-                    root
-                    and self.program.owner(root.id, function)
-                    and not (self.program.origin(root, function))
-                ):
-                    self._follow(root.id, function)
         for expr in stmt.exprs:
             for call in ir.calls_in(expr):
                 given = any(self._reads(a.value, function, origin) for a in call.args)
@@ -263,6 +256,12 @@ class Aftermath:
             return True
         return False
 
+    def _follow_changed(self, call: ir.Call, function: str) -> None:
+        root = _changed_by(call)
+        known = root is not None and self.program.owner(root.id, function)
+        if root is not None and known and not self.program.origin(root, function):
+            self._follow(root.id, function)
+
     def _follow(self, name: str, function: str) -> None:
         self._variables.add((self.program.owner(name, function) or "", name))
 
@@ -283,6 +282,11 @@ class Aftermath:
                 _MADE_HERE
             )
         return isinstance(value, (ir.Const, ir.Display, ir.Operation, ir.Comprehension))
+
+
+def _averaging(program: Program) -> list[tuple[str, ir.Stmt]]:
+    """The statements of a program that keep running averages."""
+    return [(f, stmt) for f, stmt in program.all_statements() if averages(stmt)]
 
 
 def _is_none_test(test: ir.Expr | None) -> bool:

@@ -20,7 +20,7 @@ from amp_migrate.analysis.paths.association import (
     optimizers_in,
 )
 from amp_migrate.analysis.paths.events import Event, Events, innermost_loop
-from amp_migrate.analysis.paths.gradients import averages, step_by_hand
+from amp_migrate.analysis.paths.gradients import step_by_hand
 from amp_migrate.analysis.paths.ownership import Ownership
 from amp_migrate.analysis.paths.walk import Flow, Frames, Site, State, Walk, suspends
 from amp_migrate.catalogue.protocol import READY, STEPPED, UNSCALED, after
@@ -123,8 +123,6 @@ class Protocol(Walk[Held]):
         """Where gradients are read that a step has used."""
         self.collected: set[Site] = set()
         """Where something is kept of those that a step is about to use."""
-        self.averaged: set[Site] = set()
-        """Where these go into a running average."""
         self.used: set[Site] = set()
         """Where something is made of those that a step is about to use."""
         self.unguarded: set[Site] = set()
@@ -427,12 +425,10 @@ class Protocol(Walk[Held]):
                 )
                 self._fault("AMP030", function, by_hand, reason)
                 continue
-            if holding.gradients in _LIVE and any(map(_outlives, stmt.targets)):
-                self.collected.add((function, stmt.path))
             if holding.gradients in _LIVE:
                 self.used.add((function, stmt.path))
-            if holding.gradients in _LIVE and averages(stmt):
-                self.averaged.add((function, stmt.path))
+                if any(map(_outlives, stmt.targets)):
+                    self.collected.add((function, stmt.path))
             if holding.gradients is Gradients.LEFTOVER and event.targets:
                 self.leftovers.add((function, stmt.path))
             if not known:

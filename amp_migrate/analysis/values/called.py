@@ -144,8 +144,7 @@ class Called:
         inner = at_once(program, call, function)
         for ref in program.resolve(inner.func, function) if inner else ():
             if ref.kind == "function":
-                bound = program.functions[ref.name].self_name is not None
-                yield CallSite(function, stmt, inner or call, ref.name, bound)
+                yield self._site(function, stmt, inner or call, ref.name)
         if isinstance(func, ir.Attr) and func.attr not in self._names:
             return
         if not call.args or not isinstance(func, (ir.Name, ir.Item, ir.Attr)):
@@ -156,8 +155,7 @@ class Called:
         for one in program.noted(PointsTo).of(held, function, stmt):
             run = self._run_by(one, func)
             if run is not None:
-                bound = program.functions[run].self_name is not None
-                yield CallSite(function, stmt, call, run, bound)
+                yield self._site(function, stmt, call, run)
             elif isinstance(one.expr, ir.Call) and not isinstance(func, ir.Attr):
                 yield from self._by_partial(
                     one.expr, one.function, function, stmt, call
@@ -176,8 +174,11 @@ class Called:
         given = replace(call, args=(*filled, *call.args))
         for ref in program.resolve(made.args[0].value, where):
             if ref.kind == "function":
-                bound = program.functions[ref.name].self_name is not None
-                yield CallSite(function, stmt, given, ref.name, bound)
+                yield self._site(function, stmt, given, ref.name)
+
+    def _site(self, function: str, stmt: ir.Stmt, call: ir.Call, run: str) -> CallSite:
+        bound = self.program.functions[run].self_name is not None
+        return CallSite(function, stmt, call, run, bound)
 
     def _run_by(self, one: Object, func: ir.Expr) -> str | None:
         if any(kind == "attribute" for kind, _ in one.fields):

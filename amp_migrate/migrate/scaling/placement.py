@@ -141,13 +141,21 @@ class Placer:
 
         An exception between ``unscale_`` and ``update`` that somebody handles would leave the scaler
         in the middle of a step: the next one would be taken on gradients that are still scaled.
-        None where steps share a scaler, lie inside one another, or bind their optimizer's name themselves.
+        None where steps share a scaler, lie inside one another, may find no gradients, or bind their
+        optimizer's name themselves.
         """
         changed = Placement(
             set(placement.unscale_before), set(), set(), set(placement.guarded)
         )
         for function, path, slot in sorted(placement.update_after, key=str):
             if any(len(scaler) > 1 for scaler in self.scalers.of_slot(slot)):
+                return None
+            ones = self.identities.of_slot(slot)
+            if any(
+                (at, stmt.path) in placement.guarded
+                and not ones.isdisjoint(self.identities.of_slot(stepped))
+                for at, stmt, stepped in self.steps
+            ):
                 return None
             parent, (field, index) = path[:-1], path[-1]
             starts = [
@@ -249,8 +257,7 @@ class Placer:
                 "a scaler skips one"
             )
             return Refusal("AMP030", reason, line)
-        line = Aftermath(self.program, protocol.averaged).reaches_gradients()
-        line = line or Aftermath(self.program, protocol.used).averages_reach_gradients()
+        line = Aftermath(self.program, protocol.used).averages_reach_gradients()
         if line:
             reason = (
                 "gradients are made of those of earlier steps, which are infinite where "
