@@ -9,6 +9,15 @@ from amp_migrate.api import migrate_source
 from amp_migrate.core.options import Options
 
 MIGRATED = cases("""\
+=== a small number that is divided by
+LINEAR
+tau = 1e-6
+---
+out = model(x)
+loss = F.mse_loss(out / tau, y) * 1e-12 + out.div(1e-5).abs().mean() * 1e-5
+---
+loss = F.mse_loss(out.float() / tau, y) * 1e-12 + out.float().div(1e-5).abs().float().mean() * 1e-5
+
 === a tensor in a function of numbers
 LINEAR
 ---
@@ -867,6 +876,24 @@ loss = F.mse_loss(model(x), y) + (1 / (scale(x).abs() + 1e-8)).mean()
     loss = F.mse_loss(output, y) + (1 / (scale(x).abs() + 1e-8)).mean()
 """)
 REFUSED = cases("""\
+=== in place, a small number that is divided by
+LINEAR
+---
+h = model(x)
+h /= 1e-5
+loss = F.mse_loss(h, y)
+---
+h /= 1e-5
+
+=== a method that multiplies in place
+LINEAR
+---
+h = model(x)
+h.mul_(1e5)
+loss = F.mse_loss(h, y)
+---
+h.mul_(1e5)
+
 === what is kept beside what the machine tells
 import types
 LINEAR

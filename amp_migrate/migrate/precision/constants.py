@@ -28,7 +28,12 @@ _ODD_FILLS = operations("holds")
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=", "compare")
 _COMPARING = operations("compares")
 _SUMS = operations("adds")
-_AS_OPERATORS = {"add": "+", "sub": "-", "subtract": "-"}
+_AS_OPERATORS = {
+    **dict.fromkeys(("add",), "+"),
+    **dict.fromkeys(("sub", "subtract"), "-"),
+    **dict.fromkeys(("mul", "multiply"), "*"),
+    **dict.fromkeys(("div", "divide", "true_divide"), "/"),
+}
 _PRODUCTS = operations("product")
 _CAST_DOWN = frozenset(
     ("torch.nn.functional.scaled_dot_product_attention", "torch.baddbmm")
@@ -109,11 +114,17 @@ class Constants(Planner):
         return small, is_large
 
     def mentions(self, stmt: ir.Stmt, function: str) -> bool:
-        """Whether a statement has a number that half precision does not have."""
+        """Whether a statement has a number that half precision does not have, or divides by one that makes
+        such."""
+        inside = list(parts_of(stmt))
         return any(
             self.numbers.are_unheld(inner, function)
-            for inner in parts_of(stmt)
+            for inner in inside
             if isinstance(inner, (ir.Const, ir.Name, ir.Attr))
+        ) or any(
+            self._enlarges_beyond(value)
+            for by in _divisors(stmt)
+            for value in self.numbers.all(by, function)
         )
 
     # -- where they stand -----------------------------------------------------------------------
@@ -151,6 +162,11 @@ class Constants(Planner):
             for target in stmt.targets:
                 if isinstance(target, ir.Item):
                     yield value, True, isinstance(target.key, ir.Const), line
+        for target, op, by in _scaled_in_place(stmt):
+            for one in self.numbers.all(by, function):
+                factor = 1 / (one or 1) if op == "/" else one
+                if self.half.overflows(factor) and not self._is_full(target, at):
+                    yield ir.Const(factor), False, True, line
         if stmt.kind == "augassign" and stmt.op in ("+", "-") and value is not None:
             full = any(self._is_full(target, at) for target in stmt.targets)
             if not (full and self._is_full(value, at)):
@@ -381,7 +397,9 @@ class Constants(Planner):
                 continue
             other = operation.operands[1 - position]
             found = None
-            if op in ("+", "-") and self.half.underflows(value):
+            if (op in ("+", "-") and self.half.underflows(value)) or (
+                op == "/" and position and self._enlarges_beyond(value)
+            ):
                 found = self._raise_operand(at, other, value, line)
             elif self.half.overflows(value):
                 given = at.inner(operand)
@@ -397,6 +415,10 @@ class Constants(Planner):
                 message = f"1 - {value:g} rounds to 1 in half precision"
                 return Refusal("AMP021", message, line)
         return None
+
+    def _enlarges_beyond(self, divisor: float) -> bool:
+        """Whether what is 1, divided by it, is more than half precision has."""
+        return divisor != 0 and self.half.overflows(1 / divisor)
 
     def _is_full(self, expr: ir.Expr, at: Made) -> bool:
         of = at.inner(expr)
@@ -627,6 +649,8 @@ class Constants(Planner):
         """Compute with a small number, or one next to 1, in fp32."""
         if self.half.underflows(value):
             message = f"{value:g} is 0 in half precision"
+        elif self._enlarges_beyond(value):
+            message = f"what is divided by {value:g} overflows in half precision"
         else:
             message = "a number next to 1 rounds to 1 in half precision"
         refusal = Refusal("AMP021", message, line)
@@ -734,6 +758,32 @@ class Constants(Planner):
             in _SOFTMAX
             for m in modules
         )
+
+
+def _scaled_in_place(stmt: ir.Stmt) -> Iterator[tuple[ir.Expr, str, ir.Expr]]:
+    """``h *= 2``, ``h.div_(tau)``: what is changed, the operator, and by what."""
+    if stmt.kind == "augassign" and stmt.op in ("*", "/") and stmt.value is not None:
+        for target in stmt.targets:
+            yield target, stmt.op, stmt.value
+    for call in calls_of(stmt):
+        match call:
+            case ir.Call(func=ir.Attr(value=target, attr=attr), args=[by]):
+                op = _AS_OPERATORS.get(attr.removesuffix("_"), "")
+                if attr.endswith("_") and op in ("*", "/"):
+                    yield target, op, by.value
+
+
+def _divisors(stmt: ir.Stmt) -> Iterator[ir.Expr]:
+    """What a statement divides by."""
+    for inner in parts_of(stmt):
+        match inner:
+            case ir.Operation(op="/", operands=(_, by)):
+                yield by
+            case ir.Call(args=[*_, by]) if (
+                _AS_OPERATORS.get(ir.method_of(inner)) == "/"
+            ):
+                yield by.value
+    yield from (by for _, op, by in _scaled_in_place(stmt) if op == "/")
 
 
 def _cast_like(call: ir.Call) -> tuple[ir.Expr, bool]:
