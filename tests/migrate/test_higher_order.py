@@ -39,6 +39,20 @@ CASES = {
 +    AUTOCAST
 +        loss = criterion(model(x), y) + 0.1 * penalty(model, x, -x)
 """ + BACK,
+    "parameters that a model is lent": SETUP + """\
+     noisy = {k: p + 0.1 for k, p in model.named_parameters()}
+-    loss = criterion(torch.func.functional_call(model, noisy, (x,)), y)
++    AUTOCAST
++        loss = criterion(torch.func.functional_call(model, noisy, (x,)), y)
+""" + BACK,
+    "a model for each row": SETUP + """\
+     params = dict(model.named_parameters())
+-    run = lambda p, row: torch.func.functional_call(model, p, (row[None],))[0]
+-    loss = criterion(torch.func.vmap(run, in_dims=(None, 0))(params, x), y)
++    AUTOCAST
++        run = lambda p, row: torch.func.functional_call(model, p, (row[None],))[0]
++        loss = criterion(torch.func.vmap(run, in_dims=(None, 0))(params, x), y)
+""" + BACK,
     "a helper, on what a model made": HELPER + SETUP + """\
 -    fake = model(x).repeat(1, 3)[:, :8].detach()
 -    loss = model(x).mean() + penalty(model, x, fake)

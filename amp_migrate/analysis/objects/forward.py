@@ -268,7 +268,8 @@ class Forward:
                 return level != MODULES
             return level == ANY and self._is_functional(origin, call)
         if isinstance(call.func, ir.Call) and call.func.args:
-            if program.origin(call.func.func, function) == "functools.partial":
+            made_by = program.origin(call.func.func, function)
+            if made_by in vocabulary.CALLED_AT_ONCE:
                 first, *_ = call.func.args
                 return self.is_forward(ir.Call(first.value, call.args), function, level)
         refs = program.resolve(call.func, function)

@@ -47,9 +47,13 @@ FRAMEWORK_RECEIVERS = frozenset(
 """Names of objects that take the loss as the argument of their own ``backward``."""
 
 RUNS_FIRST = frozenset(
-    ("torch.utils.checkpoint.checkpoint", "torch.nn.parallel.data_parallel")
+    """torch.utils.checkpoint.checkpoint torch.nn.parallel.data_parallel torch.func.functional_call
+    torch.nn.utils.stateless.functional_call""".split()
 )
 """Functions that call the module, or function, that they are given first with what follows."""
+ROWS = ("torch.vmap", "torch.func.vmap")
+CALLED_AT_ONCE = ("functools.partial", *ROWS)
+"""What gives a function that calls the one that it is given."""
 MODULE_BOOKKEEPING = frozenset(
     """train eval parameters named_parameters buffers named_buffers modules named_modules children
     named_children to cuda cpu double float half bfloat16 type zero_grad state_dict load_state_dict

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from amp_migrate.analysis.objects.points_to import Object, PointsTo
+from amp_migrate.analysis.tables.vocabulary import CALLED_AT_ONCE, ROWS
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.given import Given
@@ -15,16 +16,15 @@ from amp_migrate.program.link import CallSite, Program
 _AROUND_FUNCTIONS = frozenset(
     ("functools.partial", "builtins.staticmethod", "builtins.classmethod")
 )
-_CALLED_AT_ONCE = ("functools.partial", "torch.vmap")
 
 
 def at_once(program: Program, call: ir.Call, function: str) -> ir.Call | None:
     """``f(x, y)`` of ``partial(f, x)(y)``; of ``vmap(f)(x)``, what is computed alike for each row."""
     match call.func:
         case ir.Call(func=around, args=(run, *given)) if (
-            program.origin(around, function) in _CALLED_AT_ONCE and not run.star
+            program.origin(around, function) in CALLED_AT_ONCE and not run.star
         ):
-            if program.origin(around, function) == "torch.vmap":
+            if program.origin(around, function) in ROWS:
                 given = []
             return replace(call, func=run.value, args=(*given, *call.args))
     return None

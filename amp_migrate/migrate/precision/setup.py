@@ -21,7 +21,8 @@ from amp_migrate.program.bindings import calls_of
 from amp_migrate.program.link import Program
 
 _HIGHER_ORDER = re.compile(
-    r"torch\.autograd\.functional\.\w+|torch\.func\.\w+|functorch\.\w+|higher\.\w+"
+    r"torch\.autograd\.functional\.\w+|higher\.\w+"
+    r"|(torch\.func|functorch)\.(?!vmap|functional_call|stack_module_state)\w+"
 )
 _HALF_DTYPES = re.compile(r"torch\.(half|float16|bfloat16|double|float64)")
 _DOUBLES = frozenset(("torch.double", "torch.float64"))
