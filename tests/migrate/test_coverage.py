@@ -951,3 +951,97 @@ def test_parameters_that_a_generator_hands_out(
         assert left_alone(source) == code
     else:
         assert "scaler.unscale_(opt)" in migrated(source)
+
+
+ONE_OF = """\
+import sys
+def chosen(full):
+    if full:
+        RETURN
+    rest = list(model[0].parameters())
+    return REST
+GIVEN = chosen(len(sys.argv) > 1)
+opt = torch.optim.SGD(given, lr=0.1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("returned", "rest", "given"),
+    [
+        ("return model.parameters()", "rest", "given"),
+        ("return model.parameters(), 1", "[p for p in rest], 2", "given, n"),
+        (
+            "found = [p for p in model.parameters()]; return found, 1",
+            "[p for p in rest], 2",
+            "given, n",
+        ),
+    ],
+)
+def test_one_of_several_lists(returned: str, rest: str, given: str) -> None:
+    """What only one of them has is not known to be held."""
+    source = ONE_OF.replace("RETURN", returned).replace("REST", rest)
+    source = source.replace("GIVEN", given) + LOOP.replace("TOUCH", CLIP)
+    assert left_alone(source) == "AMP030"
+    both = source.replace("model[0]", "model")
+    assert "scaler.unscale_(opt)" in migrated(both)
+
+
+OWN_LISTS = """\
+class Base:
+    def start(self, decay):
+        found, decay = split(self, decay)
+        self.opt = torch.optim.SGD(found, lr=0.1, weight_decay=decay)
+def split(whole, decay):
+    if decay == 0:
+        return whole.HELD(), decay
+    flat, deep = [], []
+    for p in whole.HELD():
+        (flat if p.ndim == 1 else deep).append(p)
+    return [{"params": flat, "weight_decay": 0.0}, {"params": deep}], decay
+class One(Base):
+    def __init__(self):
+        self.net = make().to(device)
+    def run(self, x):
+        return self.net(x)
+    def parameters(self):
+        return self.net.parameters()
+    def some(self):
+        return self.parameters()
+UPDATE
+class Two(Base):
+    def __init__(self):
+        self.enc = nn.Linear(8, 8).to(device)
+        self.dec = nn.Linear(8, 3).to(device)
+    def run(self, x):
+        return self.dec(self.enc(x))
+    def parameters(self):
+        yield from self.enc.parameters()
+        yield from self.dec.parameters()
+    def some(self):
+        return self.enc.parameters()
+UPDATE
+one, two = One(), Two()
+one.start(0.1)
+two.start(0)
+def train(part):
+    for x, y in data:
+        part.update(x, y)
+train(one)
+train(two)
+"""
+UPDATE = """\
+    def update(self, x, y):
+        self.opt.zero_grad()
+        criterion(self.run(x), y).backward()
+        nn.utils.clip_grad_norm_(self.parameters(), 1.0)
+        self.opt.step()
+"""
+
+
+@pytest.mark.parametrize("held", ("parameters", "some"))
+def test_parameters_by_a_method_of_each_subclass(held: str) -> None:
+    source = OWN_LISTS.replace("HELD", held).replace("UPDATE\n", UPDATE)
+    if held == "parameters":
+        assert migrated(source).count("self.scaler.unscale_(self.opt)") == 2
+    else:
+        assert "AMP030" in left_alone(source)

@@ -732,7 +732,9 @@ class Coverage:
             if given is not None and given.complete and given.all:
                 return given
             identities = self.identities(func.value, function, stmt)
-            held = Held(whole=set(identities), complete=bool(identities))
+            held = self._of_own(identities, func.attr, depth) or Held(
+                whole=set(identities), complete=bool(identities)
+            )
             own = any(arg.name == "recurse" for arg in call.args) or (
                 func.attr == "parameters" and call.args
             )
@@ -786,20 +788,57 @@ class Coverage:
         """What the functions of the program give that a call may come to; None where it comes to none."""
         if not self.program.callees(call, function):
             return None
-        held = Held()
+        found: dict[str, list[Held]] = {}
         outer = self._way
         try:
             for site in self.program.call_sites_of(call, function):
                 # What this call gives to the function, not what others do.
                 self._way = {**outer, site.callee: site}
-                if self.program.functions[site.callee].is_generator:
-                    held.join(self._of_generator(site.callee, depth))
-                    continue
-                for caller, returned in self._returned(site.callee):
-                    assert returned.value is not None
-                    held.join(self._of(returned.value, caller, returned, depth + 1))
+                given = self._given_by(site.callee, depth)
+                found.setdefault(site.callee, []).append(given)
         finally:
             self._way = outer
+        return self._of_either({c: one_of(several) for c, several in found.items()})
+
+    def _of_own(
+        self, identities: Collection[Identity], method: str, depth: int
+    ) -> Held | None:
+        """What a method gives that a plain class, or its subclasses, have."""
+        program = self.program
+        found: dict[str, Held] = {}
+        for one in identities:
+            if one[0] != "self" or len(one) > 2 or program.external_bases(one[1]):
+                return None
+            for name in program.methods(one[1], method, overridden=True):
+                found[name] = self._given_by(name, depth)
+        return self._of_either(found) if found else None
+
+    def _given_by(self, function: str, depth: int) -> Held:
+        """What a function gives."""
+        if self.program.functions[function].is_generator:
+            return self._of_generator(function, depth)
+        found = [
+            self._of(returned.value, caller, returned, depth + 1)
+            for caller, returned in self._returned(function)
+            if returned.value is not None
+        ]
+        return one_of([o for o in found if o.all or o.groups or not o.complete])
+
+    def _of_either(self, found: Mapping[str, Held]) -> Held:
+        """What one of some functions gives: of methods, each what objects of its class have."""
+        program = self.program
+        held = one_of(list(found.values()))
+        for one in held.all - held.whole:
+            if one[0] == "attribute" and all(
+                holds_all(given, one)
+                or (
+                    (own := program.self_class(function)) is not None
+                    and own[1] not in program.family(one[1])
+                )
+                for function, given in found.items()
+            ):
+                held.whole.add(one)
+                del held.parts[one]
         return held
 
     def _of_generator(self, function: str, depth: int) -> Held:
@@ -999,7 +1038,7 @@ class Coverage:
         call, index, function = definition.value, definition.index, definition.function
         if index is None or not isinstance(call, ir.Call):
             return None
-        held = Held()
+        several: list[Held] = []
         outer = self._way
         try:
             for site in self.program.call_sites_of(call, function):
@@ -1008,15 +1047,20 @@ class Coverage:
                     assert returned.value is not None
                     elements = self.optimizers.collections.elements
                     item = elements(returned.value, callee).get(index)
-                    if not isinstance(item, ir.Name) or not self._is_list(item, callee):
+                    if item is None or not self._is_list(item, callee):
                         return None
-                    held.join(self._of(item, callee, returned, depth + 1))
+                    several.append(self._of(item, callee, returned, depth + 1))
         finally:
             self._way = outer
+        held = one_of(several)
         return held if held.all else None
 
-    def _is_list(self, expr: ir.Name, function: str) -> bool:
-        """Whether a variable is a list that its function makes."""
+    def _is_list(self, expr: ir.Expr, function: str) -> bool:
+        """Whether an expression is a list of parameters that its function makes."""
+        if not isinstance(expr, ir.Name):
+            return isinstance(expr, (ir.Display, ir.Comprehension)) or (
+                isinstance(expr, ir.Call) and ir.last_of(expr.func) in _PARAMETERS
+            )
         found = self.program.definitions(function, expr.id)
         return bool(found) and all(
             isinstance(d.value, (ir.Display, ir.Comprehension))
@@ -1225,7 +1269,7 @@ class Coverage:
 
     def _returned(self, callee: str) -> Iterator[tuple[str, ir.Stmt]]:
         for stmt in self.program.statements(callee):
-            if stmt.kind == "return" and stmt.value is not None:
+            if stmt.kind == "return" and stmt.value not in (None, ir.Const(None)):
                 yield callee, stmt
 
 
