@@ -1023,11 +1023,9 @@ UPDATE
 one, two = One(), Two()
 one.start(0.1)
 two.start(0)
-def train(part):
-    for x, y in data:
-        part.update(x, y)
-train(one)
-train(two)
+for x, y in data:
+    one.update(x, y)
+    two.update(x, y)
 """
 UPDATE = """\
     def update(self, x, y):

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
-from amp_migrate.analysis.objects.concrete import Concrete
 from amp_migrate.analysis.objects.coverage import Coverage, Way
 from amp_migrate.analysis.objects.held import Identity
 from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
-from amp_migrate.analysis.objects.points_to import PointsTo
 from amp_migrate.analysis.paths.events import Event, Events
 from amp_migrate.analysis.paths.identity import Identities
 from amp_migrate.analysis.paths.parts import parts_of
@@ -57,8 +55,6 @@ class Ownership:
         targets = list(targets)
         everybody = frozenset(self._coverages)
         way = self._calls_on(frames)
-        if self._never_happens(way):
-            return frozenset()
         if len(everybody) == 1:
             (coverage,) = self._coverages.values()
             if coverage.owns(targets, function, stmt, way):
@@ -161,35 +157,6 @@ class Ownership:
             if len(sites) == 1:
                 found[function] = sites[0]
         return found
-
-    def _never_happens(self, way: Way) -> bool:
-        """Whether a way comes into a method by objects of other classes, which have another of that name."""
-        program = self.program
-        for callee, site in way.items():
-            runs_on = program.noted(Concrete).classes_of(callee)
-            match site.call.func:
-                case ir.Attr(value=holder, attr=attr) if (
-                    runs_on
-                    and site.bound_self
-                    and attr == program.functions[callee].name
-                ):
-                    calls: list[CallSite] = []
-                    outer = way.get(site.caller)
-                    while outer is not None and outer not in calls:
-                        calls.insert(0, outer)
-                        outer = way.get(outer.caller)
-                    found = program.noted(PointsTo).whole(
-                        holder, site.caller, site.stmt, tuple(calls), closed=True
-                    )
-                    if found and all(
-                        one.kind == "value"
-                        and not one.fields
-                        and one.name in program.classes
-                        and one.name not in runs_on
-                        for one in found
-                    ):
-                        return True
-        return False
 
     def cleared(
         self, event: Event, function: str, stmt: ir.Stmt, frames: Frames
