@@ -380,6 +380,60 @@ def test_what_may_be_imported_by_an_option_is_part_of_the_program(
     assert "torch.matmul(full_h, full_h.t())" in after["nets/layers.py"]
 
 
+TRAINER = """\
+import torch
+class Trainer:
+    def __init__(self, model):
+        self.model = model
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+    def train(self, loader):
+        for x, y in loader:
+            self.optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(self.model(x), y).backward()
+            self.optimizer.step()
+"""
+WRAPPED = NET.replace(
+    "def make_net():\n    return nn.Linear(4, 2).to(device)\n",
+    """\
+class Model(nn.Module):
+    def __init__(self, cpu):
+        super().__init__()
+        self.device = torch.device("cpu" if cpu else "cuda")
+        self.inner = nn.Linear(4, 2).to(self.device)
+    def forward(self, x):
+        return self.inner(x.to(self.device)).to(device)
+""",
+)
+
+
+@pytest.mark.parametrize(
+    "made",
+    (
+        "module.Model(not torch.cuda.is_available())",
+        # The variable takes the module's name.
+        "net.Model(not torch.cuda.is_available())",
+    ),
+)
+def test_a_part_is_moved_as_soon_as_it_is_made(made: str, tmp_path: Path) -> None:
+    name = made.partition(".")[0]
+    main = f"""\
+    import torch
+    import net{"" if name == "net" else " as module"}
+    from engine import Trainer
+    batches = {name}.batches
+    net = {made}
+    Trainer(net).train(batches)
+    """
+    if name == "net":
+        main = main.replace("batches = net.batches", "from net import batches")
+    codes, after = run(
+        tmp_path, {"net.py": WRAPPED, "engine.py": TRAINER, "main.py": main}
+    )
+    assert codes == []
+    switch = 'enabled=next(self.model.parameters()).device.type == "cuda"'
+    assert switch in after["engine.py"]
+
+
 @pytest.mark.parametrize(
     ("look", "steps"), ((migrate_paths, 150_000), (lint_paths, 50_000))
 )

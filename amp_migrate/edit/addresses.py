@@ -12,23 +12,39 @@ _COMPARES = frozenset("== != < <= > >= is not in".split())
 _UNARY = frozenset("-x +x ~ not".split())
 
 
-def steps_to(stmt: ir.Stmt, wanted: ir.Expr) -> Steps | None:
-    """The way from a simple statement's value down to that very expression, if it can be written."""
-    if stmt.kind not in _SIMPLE or stmt.value is None:
+def steps_to(stmt: ir.Stmt, wanted: ir.Expr, in_test: bool = False) -> Steps | None:
+    """The way from a simple statement's value down to that very expression, if it can be written.
+
+    ``in_test``: also from the test of an ``if`` before which something can stand; what is under a
+    condition there is found, too.
+    """
+    kinds = _SIMPLE
+    if in_test and stmt.kind == "if" and stmt.path[-1] != ("orelse", 0):
+        kinds = frozenset(("if",))
+    if stmt.kind not in kinds or stmt.value is None:
         return None
-    return _steps(stmt.value, wanted)
+    return _steps(stmt.value, wanted, kinds is not _SIMPLE)
 
 
-def _steps(expr: ir.Expr, wanted: ir.Expr) -> Steps | None:
+def _steps(expr: ir.Expr, wanted: ir.Expr, in_test: bool) -> Steps | None:
     if expr is wanted:
         return ()
-    if not _is_open(expr):
+    if not _is_open(expr) and not (in_test and _is_pair(expr)):
         return None
     for index, child in enumerate(ir.children(expr)):
-        found = _steps(child, wanted)
+        found = _steps(child, wanted, in_test)
         if found is not None:
             return (index, *found)
     return None
+
+
+def _is_pair(expr: ir.Expr) -> bool:
+    """``one and other``: three of them are nested where they are edited."""
+    return (
+        isinstance(expr, ir.Operation)
+        and expr.op in ("and", "or")
+        and len(expr.operands) == 2
+    )
 
 
 def _is_open(expr: ir.Expr) -> bool:

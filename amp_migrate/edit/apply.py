@@ -366,7 +366,7 @@ class _Editor:
         if not edits:
             return [], edited
         line = edited[0]
-        if not isinstance(line, cst.SimpleStatementLine):
+        if not isinstance(line, (cst.SimpleStatementLine, cst.If)):
             raise MismatchError("no simple statement where the plan saw one")
         taken, widened, line = with_precision(line, edits, self.plan.torch_name)
         return [

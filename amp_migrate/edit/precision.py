@@ -32,18 +32,26 @@ HALVES = {
 
 
 def with_precision(
-    line: cst.SimpleStatementLine, edits: Iterable[Expression], torch: str
-) -> tuple[list[Hoisted], list[str], cst.SimpleStatementLine]:
+    line: cst.SimpleStatementLine | cst.If, edits: Iterable[Expression], torch: str
+) -> tuple[list[Hoisted], list[str], cst.SimpleStatementLine | cst.If]:
     """What is hoisted out of a statement, in order, what is widened before that, and the statement with
     its edits."""
-    if len(line.body) != 1:
+    value: object
+    if isinstance(line, cst.If):
+        value = line.test
+    elif len(line.body) != 1:
         raise MismatchError("an expression of several statements in a line")
-    value = getattr(line.body[0], "value", None)
+    else:
+        value = getattr(line.body[0], "value", None)
     if not isinstance(value, cst.BaseExpression):
         raise MismatchError("an expression is wanted in a statement that has none")
     editor = _Editor(torch)
     for edit in edits:
         editor.edits[_at(value, edit.at)].append(edit)
+    if isinstance(line, cst.If):
+        test = value.visit(editor)
+        assert isinstance(test, cst.BaseExpression)
+        return editor.hoisted, list(editor.widened), line.with_changes(test=test)
     changed = line.visit(editor)
     assert isinstance(changed, cst.SimpleStatementLine)
     return editor.hoisted, list(editor.widened), changed
@@ -71,7 +79,7 @@ def _children(node: cst.BaseExpression) -> list[cst.BaseExpression]:
             if len(node.slice) == 1 and isinstance(element, cst.Index):
                 return [node.value, element.value]
             return [node.value]
-        case cst.BinaryOperation():
+        case cst.BinaryOperation() | cst.BooleanOperation():
             return [node.left, node.right]
         case cst.Comparison() if len(node.comparisons) == 1:
             return [node.left, node.comparisons[0].comparator]

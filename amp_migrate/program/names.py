@@ -520,13 +520,53 @@ class Names:
         if not targets:
             return None
         others = self._definitions.get((owner, parts[0]), ())
-        if any(d.stmt.kind not in IMPORTS for d in others):
+        others = [d for d in others if d.stmt.kind not in IMPORTS]
+        if others and not self._is_of_module(parts, targets, others, function):
             return None
         if len(targets) > 1 and any(self._is_ours(t, function) for t in targets):
             return _UNCLEAR + ".".join(parts)
         # `try: import a as x / except ImportError: import b as x`: the last one named is the usual.
         target = sorted(targets)[0] if len(targets) > 1 else next(iter(targets))
         return ".".join((target, *parts[1:]))
+
+    def _is_of_module(
+        self,
+        parts: tuple[str, ...],
+        targets: set[str],
+        others: list[Definition],
+        function: str,
+    ) -> bool:
+        """Whether ``net.Net`` is what the module holds, where ``net = net.Net()`` is all that binds its name
+        anew: nothing in sight has an attribute of that name.
+        """
+        if len(parts) < 2 or len(targets) > 1 or self.layout is None:
+            return False
+        module = self._locate(ir.file_of(function), next(iter(targets)))
+        if not isinstance(module, Located) or module.rest:
+            return False
+        facts = self.modules.get(module.file)
+        return (
+            facts is not None
+            and parts[1] in facts.top.bound
+            and parts[1] not in self._attribute_names
+            and all(
+                isinstance(d.value, ir.Call)
+                and d.index is None
+                and (ir.dotted(d.value.func) or ())[:2] == parts[:2]
+                for d in others
+            )
+        )
+
+    @cached_property
+    def _attribute_names(self) -> frozenset[str]:
+        """What attributes and methods of the program's objects are called."""
+        found = {name for facts in self.classes.values() for name, _ in facts.methods}
+        for function in self.functions.values():
+            for stmt in ir.statements(function.body):
+                for target, _, _ in unpacked(stmt):
+                    if isinstance(target, ir.Attr):
+                        found.add(target.attr)
+        return frozenset(found)
 
     def _imports_in(self, function: str) -> dict[str, set[str]]:
         """What the imports in a scope itself bind each of their names to."""

@@ -24,6 +24,55 @@ loss = torch.quantile((model(x) - y).squeeze(1), 0.5)
 output = model(x).float()
     loss = torch.quantile((output - y).squeeze(1), 0.5)
 
+=== asked for where it is, by its type
+NET
+    h = self.features(x)
+    pads = torch.zeros(8, 1)
+    if isinstance(h.data, torch.cuda.FloatTensor):
+        pads = pads.cuda()
+    return self.fc2(h) + pads
+---
+loss = F.mse_loss(model(x), y)
+---
+if isinstance(h.data.float(), torch.cuda.FloatTensor):
+
+=== asked whether it is of one type with what is kept
+NET
+    h = self.features(x)
+    if self.training and self.memory.data.type() == h.data.type():
+        kept = self.memory
+    else:
+        kept = torch.ones(8, 8, device=x.device).type_as(h)
+        self.memory = kept
+    return self.fc2(h * kept)
+---
+loss = F.mse_loss(model(x), y)
+---
+if self.training and full_memory.data.type() == h.data.float().type():
+
+=== a matrix made in the place of another
+NET
+    h = self.features(x)
+    unit = h.new(3, 3)
+    torch.eye(3, out=unit)
+    return self.fc2(h) + unit.mean()
+---
+loss = F.mse_loss(model(x), y)
+---
+torch.eye(3, out=unit)
+
+=== a part of a tensor, scattered
+NET
+    h = self.features(x)
+    kept = h.float().new_zeros(8, 5)
+    place = torch.zeros(8, 2, dtype=torch.long, device=x.device)
+    kept = kept.scatter_(dim=1, index=place, src=h[:, :2])
+    return self.fc2(h) + kept.mean()
+---
+loss = F.mse_loss(model(x), y)
+---
+kept = kept.scatter_(dim=1, index=place, src=h[:, :2].to(kept.dtype))
+
 === an attribute of unknown precision
 kind = getattr(torch, "float" + "32")
 class Flow(nn.Module):

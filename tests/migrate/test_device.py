@@ -1282,3 +1282,11 @@ def test_a_model_that_stays_on_the_cpu_beside_one_that_does_not() -> None:
     alone = source.partition("def main")[0] + "nn.Linear(8, 3).cuda()\ntest_fit()\n"
     (found,) = migrate_source(alone, path="train.py").diagnostics
     assert (found.code, "this model" in found.message) == ("AMP005", True)
+
+
+def test_a_default_type_of_the_cpu_moves_nothing() -> None:
+    source = HEAD + _TESTED.partition("def main")[0] + "test_fit()\n"
+    for kind, codes in (("FloatTensor", ["AMP005"]), ("cuda.FloatTensor", [])):
+        text = f"{source}torch.set_default_tensor_type(torch.{kind})\n"
+        found = migrate_source(text, path="train.py").diagnostics
+        assert [one.code for one in found] == codes

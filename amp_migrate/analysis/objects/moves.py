@@ -166,7 +166,10 @@ class _Finder:
             yield Move(function, stmt, given, guards, "setting")
         elif called == "torch.set_default_tensor_type":
             given = expr.argument(0, "t")
-            if not (isinstance(given, ir.Const) and "cuda" not in str(given.value)):
+            named = program.origin(given, function) if given is not None else None
+            if isinstance(given, ir.Const):
+                named = str(given.value)
+            if named is None or "cuda" in named:
                 yield Move(function, stmt, None, guards, "setting")
         elif called == "torch.cuda.set_device":
             yield Move(function, stmt, None, guards, "data")

@@ -102,6 +102,36 @@ def tested(
                                 yield tensor
 
 
+def suits_fp32(program: Program, function: str, stmt: ir.Stmt, tensor: ir.Expr) -> bool:
+    """Whether a test of a half tensor may be answered as for the fp32 one that it is without AMP: it asks
+    for the device, to move something there, or whether two tensors are of one type."""
+    if stmt.kind != "if":
+        return False
+    match stmt.value:
+        case ir.Call(func=func, args=(ir.Arg(value=asked), _)) if asked is tensor:
+            body, *others = (block.body for block in stmt.blocks)
+            return (
+                program.origin(func, function) == "builtins.isinstance"
+                and not any(others)
+                and all(
+                    one.kind == "assign"
+                    and isinstance(one.value, ir.Call)
+                    and ir.method_of(one.value) == "cuda"
+                    for one in body
+                )
+            )
+    return any(
+        isinstance(test, ir.Operation)
+        and test.op in ("==", "!=")
+        and all(
+            isinstance(one, ir.Call) and ir.method_of(one) == "type" and not one.args
+            for one in test.operands
+        )
+        and any(tensor is inner for inner in ir.walk(test))
+        for test in parts_of(stmt)
+    )
+
+
 def _is_no_dtype_of_torch(program: Program, expr: ir.Expr, function: str) -> bool:
     """``np.float32``, ``"float32"``: what is equal to these belongs to an array or a space."""
     if isinstance(expr, ir.Display):

@@ -242,15 +242,27 @@ class Devices:
         return Decision(f"{self.torch}.cuda.is_available()")
 
     def _of_parts(self, moves: Iterable[Move]) -> list[Move]:
-        """The moves by which modules put their own parts somewhere."""
+        """The moves by which modules put their own parts somewhere, those included that are moved as soon
+        as they are made."""
         return [
             move
             for move in moves
-            if move.kind == "module" and move.receiver is not None
             for own in (self.program.self_class(move.function),)
-            if own is not None and root_of(move.receiver) == ir.Name(own[0])
-            if self.moves.forward.is_module_class(own[1])
+            if own is not None and self.moves.forward.is_module_class(own[1])
+            for moved in self._names_of(move)
+            if root_of(moved) == ir.Name(own[0])
         ]
+
+    def _names_of(self, move: Move) -> Iterator[ir.Expr]:
+        """What a module that is moved is called, also where it is moved as soon as it is made."""
+        if move.receiver is not None and move.kind == "module":
+            yield move.receiver
+        if isinstance(move.receiver, ir.Call):
+            for target in move.stmt.targets:
+                if move.kind == "module" or self.moves.forward.is_module(
+                    target, move.function
+                ):
+                    yield target
 
     def _by_parameters(self, moves: Iterable[Move], place: Place) -> Decision | None:
         """Where the decision is out of sight, but made before: a parameter that the optimizer is given is

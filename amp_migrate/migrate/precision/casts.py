@@ -9,7 +9,7 @@ from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.catalogue.operations import operations, since
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import CastLike, Upcast
-from amp_migrate.migrate.precision.remedies import Found, Planner
+from amp_migrate.migrate.precision.remedies import Found, Planner, is_part
 from amp_migrate.program import ir
 from amp_migrate.sources.requirements import CHOOSES_DTYPE
 
@@ -247,7 +247,7 @@ class Casts(Planner):
                 self.remedies.edit(function, Upcast(stmt.path, steps))
                 return True
             return False
-        if number and not self.remedies.is_tensor(given):
+        if number and not (is_part(source) or self.remedies.is_tensor(given)):
             return self.remedies.cast_if_tensor(given, text)
         self.remedies.edit(function, CastLike(stmt.path, steps, text))
         return True

@@ -11,7 +11,7 @@ from amp_migrate.analysis.objects.live import Live
 from amp_migrate.analysis.paths.hooked_forwards import attached
 from amp_migrate.analysis.paths.loops import Blocked, Refusal, refused
 from amp_migrate.analysis.tables import dtype_table
-from amp_migrate.analysis.tables.dtype_questions import tested
+from amp_migrate.analysis.tables.dtype_questions import suits_fp32, tested
 from amp_migrate.analysis.values.called import Called
 from amp_migrate.catalogue.operations import operations, rows, since
 from amp_migrate.core.options import Options
@@ -494,7 +494,12 @@ class Hazards:
                 return Refusal("AMP020", message, stmt.line)
         for tensor in tested(self.program, function, stmt, self.options.dtype):
             at = Made(tensor, function, stmt)
-            if not self.remedies.halves.is_never_half(at):
+            if self.remedies.halves.is_never_half(at):
+                continue
+            if not (
+                suits_fp32(self.program, function, stmt, tensor)
+                and self.remedies.raise_(at, True)
+            ):
                 message = "what is asked for its dtype may be half here"
                 return Refusal("AMP020", message, stmt.line)
         return None
@@ -529,9 +534,10 @@ def _is_numpy(call: ir.Call) -> bool:
 
 def _is_written_to(call: ir.Call) -> bool:
     """``torch.abs(h, out=buffer)``: autocast leaves that alone, and a result of another dtype raises; what is
-    joined is cast."""
+    joined is cast, and what is made of numbers is made in that dtype."""
+    suits = operations("joined", "made", "counted", "given")
     return any(arg.name == "out" for arg in call.args) and (
-        ir.method_of(call) not in operations("joined")
+        ir.method_of(call) not in suits
     )
 
 

@@ -22,7 +22,9 @@ from amp_migrate.program.link import Program
 SHAPES = operations("still")
 """Functions and methods that leave a probability what it is, and its dtype."""
 
-_OF_TENSORS = operations("first", "fp32", "product", "promoted", "turns", "view")
+_OF_TENSORS = operations("first", "fp32", "product", "promoted", "turns", "view") | {
+    *"dim is_floating_point numel size type".split()
+}
 """Methods of tensors, which set no attributes of others."""
 
 Found = tuple[str, Edit]
@@ -90,9 +92,11 @@ class Remedies:
             return []
         if self._is_changed(at):
             return None
-        steps = steps_to(stmt, operand)
+        steps = steps_to(stmt, operand, in_test=True)
         if steps is None:
             return None
+        if stmt.kind == "if" and any(_may_be_skipped(e, operand) for e in stmt.exprs):
+            tensor, perhaps = False, True
         if self.dtypes.is_fp32(at):
             return [(function, Upcast(stmt.path, steps))]
         base = self._base(operand, function)
@@ -114,7 +118,7 @@ class Remedies:
         held = base.value if isinstance(base, ir.Item) else base
         assert isinstance(held, (ir.Name, ir.Attr))
         name = f"full_{held.id if isinstance(held, ir.Name) else held.attr}"
-        steps = steps_to(stmt, base)
+        steps = steps_to(stmt, base, in_test=True)
         if steps is None or name in known or self.has_halves:
             return None
         widen = Widen(stmt.path, steps, name, self.dtype, asks=not tensor)
@@ -204,10 +208,7 @@ class Remedies:
             match expr:
                 case ir.Attr() if (view := dtype_table.view_of(expr)) is not None:
                     expr = view
-                case ir.Item(value=value, key=ir.Display(items=keys)) if any(
-                    map(is_slice, keys)
-                ):
-                    # Nothing else than a tensor has such elements: x[:, 0].
+                case ir.Item(value=value) if is_part(expr):
                     expr = value
                 case ir.Item(value=ir.Name(id=held), key=key) if _is_number(key):
                     return (
@@ -304,6 +305,14 @@ class Remedies:
         )
 
 
+def is_part(expr: ir.Expr) -> bool:
+    """Whether it is a part of what can only be a tensor: ``x[:, 0]``."""
+    match expr:
+        case ir.Item(key=ir.Display(items=keys)):
+            return any(map(is_slice, keys))
+    return False
+
+
 def _is_number(key: ir.Expr) -> bool:
     """Whether it is the number of an element, or of each dimension one."""
     match key:
@@ -312,6 +321,16 @@ def _is_number(key: ir.Expr) -> bool:
         case ir.Const(value=int()):
             return True
     return False
+
+
+def _may_be_skipped(test: ir.Expr, operand: ir.Expr) -> bool:
+    """Whether an operand is not always looked at where a test is: ``x is not None and x.dtype == ...``."""
+    return any(
+        isinstance(inner, ir.Operation)
+        and inner.op in ("and", "or")
+        and any(one is operand for late in inner.operands[1:] for one in ir.walk(late))
+        for inner in ir.walk(test)
+    )
 
 
 def changed_by(stmt: ir.Stmt) -> Iterator[ir.Expr]:
