@@ -100,12 +100,16 @@ def written_out(setup: str) -> str:
 
 def check_lines(output: str, lines: tuple[str, ...]) -> None:
     """The lines that are looked for are there, the indented ones in an island."""
-    found = [line.strip() for line in output.splitlines()]
+    written = output.splitlines()
+    found = [line.strip() for line in written]
     for line in lines:
         assert line.strip() in found, output
         if line.startswith(" "):
-            above = found[found.index(line.strip()) - 1]
-            assert above == 'with torch.autocast("cuda", enabled=False):'
+            at = found.index(line.strip())
+            depth = len(written[at]) - len(found[at])
+            above = (o for o in reversed(written[:at]) if o.strip())
+            outer = next(o for o in above if len(o) - len(o.lstrip()) < depth)
+            assert outer.strip() == 'with torch.autocast("cuda", enabled=False):'
 
 
 def check_runs(source: str, output: str) -> None:

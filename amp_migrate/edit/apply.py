@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -92,6 +93,8 @@ class _Editor:
             for length in range(1, len(edit.path)):
                 self.prefixes.add(edit.path[:length])
         self.pending = set(plan.edits)
+        self.made: dict[int, tuple[object, bool]] = {}
+        """By the identity of its body: an island of this plan, or a line that widens; whether an island."""
 
     def _take(self, path: Path, *kinds: type) -> list[Edit]:
         found = [edit for edit in self.edits.get(path, ()) if isinstance(edit, kinds)]
@@ -151,20 +154,65 @@ class _Editor:
             if region.hoists:
                 if not hoisted:
                     raise MismatchError("a region that hoists has nothing to hoist")
-                result += [
-                    self._with(region, [*inside, *hoisted], indent),
-                    *edited,
-                    *after,
-                ]
+                body = self._joined([*inside, *hoisted])
+                result += [self._with(region, body, indent), *edited, *after]
             else:
-                inside += [*before, *edited]
+                inside = self._joined([*inside, *before, *edited])
                 result += [self._with(region, inside, indent), *after]
             region = None
         if region is not None:
             raise MismatchError("a region ends outside its block")
         if protection is not None:
             raise MismatchError("a step ends outside its block")
-        return result
+        return self._joined(result)
+
+    def _joined(self, statements: list[cst.BaseStatement]) -> list[cst.BaseStatement]:
+        """A block in which islands that follow each other are one, with what is widened between them."""
+        result: list[cst.BaseStatement] = []
+        between: list[cst.BaseStatement] = []
+        island: cst.With | None = None
+        for statement in statements:
+            _, is_island = self.made.get(
+                id(getattr(statement, "body", None)), (0, None)
+            )
+            if island is not None and self._widens(statement):
+                between.append(statement)
+                continue
+            if is_island and island is not None:
+                assert isinstance(statement, cst.With)
+                above = [*takewhile(self._widens, reversed(result[:-1]))][::-1]
+                island = self._with_more(above, island, between, statement)
+                result[-1], between = island, []
+                continue
+            result += [*between, statement]
+            island = statement if is_island else None  # type: ignore[assignment]
+            between = []
+        return [*result, *between]
+
+    def _widens(self, statement: cst.BaseStatement) -> bool:
+        made = self.made.get(id(getattr(statement, "body", None)))
+        return made is not None and not made[1]
+
+    def _with_more(
+        self,
+        above: list[cst.BaseStatement],
+        island: cst.With,
+        between: list[cst.BaseStatement],
+        other: cst.With,
+    ) -> cst.With:
+        inner = [*between, *_with_lines_above(other).body.body]
+        body = [*island.body.body]
+        for statement in inner:
+            stands = [*above, *body]
+            if statement in between and any(
+                _says_the_same(stands[at], statement, stands[at + 1 :])
+                for at in range(len(stands))
+            ):
+                continue
+            body.append(statement)
+        suite = island.body.with_changes(body=body)
+        self.made[id(suite)] = suite, True
+        return island.with_changes(body=suite)
 
     def _pieces(
         self,
@@ -373,14 +421,21 @@ class _Editor:
             *(
                 made
                 for code in widened
-                for made in self.snippets.statements(code, indent)
+                for made in self._noted(self.snippets.statements(code, indent))
             ),
             *(self._island([made], indent) if apart else made for made, apart in taken),
         ], [line]
 
+    def _noted(self, lines: Iterable[Statement]) -> Iterator[Statement]:
+        for line in lines:
+            self.made[id(line.body)] = line.body, False
+            yield line
+
     def _island(self, body: Sequence[cst.BaseStatement], indent: str) -> cst.With:
         called = spelled("off", self.plan.torch_version, self.plan.torch_name)
-        return self._around(f"with {called}:", body, indent)
+        made = self._around(f"with {called}:", body, indent)
+        self.made[id(made.body)] = made.body, True
+        return made
 
     def _nested(self, statement: Statement, path: Path, indent: str) -> Statement:
         """A compound statement with its blocks edited."""
@@ -659,6 +714,35 @@ def _leading(statement: cst.BaseStatement) -> Sequence[cst.EmptyLine]:
 
 def _with_leading(statement: Statement, lines: Iterable[cst.EmptyLine]) -> Statement:
     return statement.with_changes(leading_lines=tuple(lines))
+
+
+def _with_lines_above(island: cst.With) -> cst.With:
+    """A ``with`` statement with what stands above it above the first statement in it."""
+    first, *others = island.body.body
+    assert isinstance(first, (cst.SimpleStatementLine, cst.BaseCompoundStatement))
+    lines = (*island.leading_lines, *_leading(first))
+    body = island.body.with_changes(body=[_with_leading(first, lines), *others])
+    return island.with_changes(body=body)
+
+
+def _says_the_same(
+    before: cst.CSTNode, line: cst.CSTNode, between: Sequence[cst.CSTNode]
+) -> bool:
+    """Whether ``full_x = ...`` stands already before some statements that do not speak of ``x``."""
+    assert isinstance(line, cst.SimpleStatementLine)
+    assign = line.body[0]
+    if not isinstance(before, cst.SimpleStatementLine) or not any(
+        part.deep_equals(assign) for part in before.body
+    ):
+        return False
+    assert isinstance(assign, cst.Assign)
+    code = cst.Module([])
+    name, value = (
+        code.code_for_node(node) for node in (assign.targets[0].target, assign.value)
+    )
+    root = re.match(r"\w+", value)
+    said = " ".join(map(code.code_for_node, between))
+    return root is not None and not re.search(rf"\b{root[0]}\b|\b{name} = ", said)
 
 
 def _lone_call(

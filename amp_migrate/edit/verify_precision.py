@@ -78,6 +78,7 @@ class _Opener(ast.NodeTransformer):
                 # What is only a variable may be used more than once, and in any order.
                 wide[target], unused[target] = variable, stmt
                 continue
+            said = _names_in(stmt) if wide else frozenset()
             if wide:
                 user = _Substitute(wide)
                 stmt = user.visit(stmt)
@@ -93,7 +94,9 @@ class _Opener(ast.NodeTransformer):
                 pending.append((target, stmt))
                 continue
             result += [*unused.values(), *(assign for _, assign in pending), stmt]
-            pending, wide, unused = [], {}, {}
+            pending, unused = [], {}
+            # It stays what it is for statements that do not speak of what it is made of.
+            wide = {n: x for n, x in wide.items() if said.isdisjoint(_names_in(x))}
         return [*result, *unused.values(), *(assign for _, assign in pending)]
 
     def _hoisted(self, stmt: ast.stmt) -> str:
@@ -103,6 +106,10 @@ class _Opener(ast.NodeTransformer):
             if isinstance(target, ast.Name) and target.id not in self.names:
                 return target.id
         return ""
+
+
+def _names_in(node: ast.AST) -> frozenset[str]:
+    return frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name))
 
 
 def _with_values(

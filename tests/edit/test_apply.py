@@ -250,6 +250,51 @@ PLAIN = HEAD + before(
 )
 
 
+def test_islands_that_follow_each_other_are_one() -> None:
+    diff = """\
+ bce = torch.nn.BCELoss()
+ def fuse(a, b, y):
+-    first = bce(a, y)
+-    # the other
+-    other = bce(b, y)
++    with torch.autocast("cuda", enabled=False):
++        first = bce(a, y.float())
++        # the other
++        other = bce(b, y.float())
+     print(y.shape)
+     y = y * 0.9
+-    last = bce(a, y)
++    with torch.autocast("cuda", enabled=False):
++        last = bce(a, y.float())
+     return first + other + last
+ class Net(torch.nn.Module):
+     def __init__(self):
+         super().__init__()
+         self.layer = torch.nn.Linear(8, 3)
+     def forward(self, x):
+         h = self.layer(x)
+-        return torch.sigmoid(h), torch.sigmoid(h)
++        return torch.sigmoid(h.float()), torch.sigmoid(h.float())
+ net = Net().to(device)
+ opt = torch.optim.SGD(net.parameters(), lr=0.1)
++scaler = torch.amp.GradScaler("cuda", enabled=device.type == "cuda")
+ for x, y in data:
+     opt.zero_grad()
+-    a, b = net(x)
+-    loss = fuse(a, b, data.target(y))
+-    loss.backward()
+-    opt.step()
++    with torch.autocast("cuda", dtype=torch.float16, enabled=scaler.is_enabled()):
++        a, b = net(x)
++        loss = fuse(a, b, data.target(y))
++    scaler.scale(loss).backward()
++    scaler.step(opt)
++    scaler.update()
+"""
+    old, new = before_and_after(diff)
+    assert migrated(old, head=HEAD) == new
+
+
 def test_tabs() -> None:
     output = migrate_source(PLAIN.replace("    ", "\t")).output
     inside = [line for line in output.splitlines() if "criterion(model" in line]

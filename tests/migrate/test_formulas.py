@@ -20,6 +20,26 @@ loss = 1e-3 * gram + F.mse_loss(model(x), y.expand(8, 4))
 ---
     h = h.float()
 
+=== covariances in a window
+def similarity(a, b, window):
+    mean_a = F.conv2d(a, window, padding=1)
+    mean_b = F.conv2d(b, window, padding=1)
+    product = mean_a * mean_b
+
+    spread_a = F.conv2d(a * a, window, padding=1) - mean_a.pow(2)
+    both = F.conv2d(a * b, window, padding=1) - product
+    return ((2 * both + 9e-4) / (spread_a + 9e-4)).mean()
+model = nn.Linear(6, 6).to(device)
+kept = torch.full((1, 1, 3, 3), 1 / 9)
+---
+h = torch.sigmoid(model(x)).view(1, 1, 8, 6)
+loss = 1e-2 * similarity(h, x.view(1, 1, 8, 6), kept.to(h))
+---
+full_window = window.float() if window.dtype is torch.float16 else window
+    mean_a = F.conv2d(a.float(), full_window, padding=1)
+    mean_b = F.conv2d(b, full_window, padding=1)
+    both = F.conv2d(a.float() * b, full_window, padding=1) - product
+
 === sums of a batch that are kept
 class Codes(nn.Module):
     def __init__(self):

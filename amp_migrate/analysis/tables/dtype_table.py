@@ -66,6 +66,11 @@ RAISES = re.compile(
 NORMAL = re.compile(r"torch\.distributions\.(normal\.)?Normal")
 FLOAT = re.compile(r"torch\.(float|float32|Tensor|FloatTensor|cuda\.FloatTensor)")
 INTEGERS = re.compile(r"torch\.(u?int\d*|long|short|bool)")
+FULL = re.compile(
+    r"torch\.(float|float32|double|float64|u?int\d*|long|short|bool"
+    r"|Tensor|(cuda\.)?(Float|Double|Byte|Char|Short|Int|Long|Bool)Tensor)"
+)
+"""Dtypes, and types of tensors, that are no half."""
 MADE_LIKE = operations("first", "new", "compares") | {"to", "size", "numpy"}
 """Methods whose result is no half where their tensor is none."""
 NUMBERS = re.compile(

@@ -183,6 +183,10 @@ class Halves(Shown):
                     return self._plainly(at, func.value)
                 if func.attr in _NO_HALVES:
                     return True
+                if func.attr in ("to", "type") and any(
+                    self._is_full_dtype(value, at.function) for value in values
+                ):
+                    return True
                 if func.attr.endswith("_") and not func.attr.endswith("__"):
                     # What is changed in place keeps its dtype.
                     return self._plainly(at, func.value)
@@ -196,6 +200,13 @@ class Halves(Shown):
                     and (func.attr != "to" or self._is_like_no_half(at, *values))
                 )
         return False
+
+    def _is_full_dtype(self, expr: ir.Expr, function: str) -> bool:
+        """``torch.float32``, ``torch.cuda.LongTensor``, ``"torch.FloatTensor"``"""
+        named = self.program.origin(expr, function)
+        if isinstance(expr, ir.Const):
+            named = str(expr.value)
+        return dtype_table.FULL.fullmatch(named or "") is not None
 
     def _is_wide(self, at: Made) -> bool:
         """Whether a value is an fp32 tensor with dimensions under autocast: halves are promoted to it."""

@@ -95,7 +95,7 @@ class Formulas(Planner):
 
     def _of_spread(self, at: Made) -> Refusal | None:
         """``(x ** 2).mean() - x.mean() ** 2``: what is left of two large numbers."""
-        operands = _difference(at.expr)
+        operands = difference(at.expr)
         if operands is None:
             return None
         left, right = (self._same(at.inner(operand), 0) for operand in operands)
@@ -316,7 +316,7 @@ def _factor(expr: ir.Expr) -> ir.Expr | None:
     return left if left == right and not isinstance(left, ir.Const) else None
 
 
-def _difference(expr: ir.Expr) -> tuple[ir.Expr, ir.Expr] | None:
+def difference(expr: ir.Expr) -> tuple[ir.Expr, ir.Expr] | None:
     match expr:
         case ir.Operation(op="-", operands=(left, right)):
             return left, right

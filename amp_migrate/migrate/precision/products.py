@@ -8,6 +8,7 @@ that autocast is for.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from amp_migrate.analysis.objects.flow import Made
@@ -16,7 +17,7 @@ from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import Island, Upcast
-from amp_migrate.migrate.precision.formulas import squared
+from amp_migrate.migrate.precision.formulas import difference, squared
 from amp_migrate.migrate.precision.remedies import Found, Remedies
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, parts_of
@@ -36,7 +37,8 @@ _NO_DIGITS = (
 NO_ISLAND = (
     "a matrix of dgl.sparse and what it is multiplied with have to be of one dtype"
 )
-_Product = tuple[ir.Expr, tuple[ir.Expr, ir.Expr] | None, str]
+_CONVOLVES = re.compile(r"torch\.nn\.functional\.conv[123]d|torch\.conv[123]d")
+_Product = tuple[ir.Expr, tuple[ir.Expr, ...] | None, str]
 """A product, its factors if those are followed, and what is to be said of it."""
 
 
@@ -49,6 +51,7 @@ def of_products(
     found = [p for e in stmt.exprs for p in _overflowing(program, function, e)]
     found = found or [*_kept(program, function, stmt)]
     found = found or [*_in_distances(program, function, stmt)]
+    found = found or [*_in_moments(program, function, stmt)]
     found = found or [*_with_matrices_of_dgl(remedies, function, stmt)]
     for product, factors, message in found or _in_sines(program, function, stmt):
         if factors is None or not _isolate(
@@ -65,7 +68,7 @@ def _isolate(
     function: str,
     stmt: ir.Stmt,
     product: ir.Expr,
-    factors: tuple[ir.Expr, ir.Expr],
+    factors: tuple[ir.Expr, ...],
 ) -> bool:
     """Put a statement into an island, and its product's factors into fp32, if that is exact with AMP off
     and takes nothing else out of autocast."""
@@ -164,6 +167,45 @@ def _in_distances(program: Program, function: str, stmt: ir.Stmt) -> Iterator[_P
             squared |= _square_in_sum(inner) in bases
         if doubled and squared:
             yield product, factors, _NO_DIGITS
+
+
+def _in_moments(program: Program, function: str, stmt: ir.Stmt) -> Iterator[_Product]:
+    """``F.conv2d(x * y, window) - mean_x * mean_y``, the covariance in a window, and the means: autocast
+    convolves in half precision, and of what is left of such products that has no digits.
+    """
+    for call in calls_of(stmt):
+        value, window = _convolved(program, function, call)
+        if value is None or not any(
+            window == of_product and _multiplied(product)
+            for other in program.statements(function)
+            for inner in parts_of(other)
+            for left, _ in (difference(inner) or (None, None),)
+            for product, of_product in (_convolved(program, function, left),)
+        ):
+            continue
+        parts = _multiplied(value) or (value,)
+        plain = window is not None and all(isinstance(one, ir.Name) for one in parts)
+        yield call, (*parts, window) if plain and window else None, _NO_DIGITS
+
+
+def _convolved(
+    program: Program, function: str, expr: ir.Expr | None
+) -> tuple[ir.Expr | None, ir.Expr | None]:
+    """What a call convolves, and with what."""
+    if not isinstance(expr, ir.Call) or not _CONVOLVES.fullmatch(
+        program.origin(expr.func, function) or ""
+    ):
+        return None, None
+    return expr.argument(0, "input"), expr.argument(1, "weight")
+
+
+def _multiplied(expr: ir.Expr | None) -> tuple[ir.Expr, ...]:
+    """``x`` and ``y`` of ``x * y``, ``x`` of ``x ** 2``"""
+    match expr:
+        case ir.Operation(op="*", operands=(ir.Name(), ir.Name()) as operands):
+            return operands
+    base = None if expr is None else squared(expr)
+    return () if base is None else (base,)
 
 
 def _in_sines(program: Program, function: str, stmt: ir.Stmt) -> Iterator[_Product]:
