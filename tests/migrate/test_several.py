@@ -1589,3 +1589,50 @@ def test_what_another_script_freezes_is_a_model_of_its_own(tmp_path: Path) -> No
     # What runs in the same script may be the same.
     (tmp_path / "pair.py").write_text("import freezes\n" + _PAIR)
     assert "is not None" in written()
+
+
+LATER = """\
+critic, fixed = nn.Linear(3, 3).to(device), nn.Linear(3, 3).to(device)
+opt_a = torch.optim.SGD(model.parameters(), lr=0.1)
+opt_b = torch.optim.Adam(critic.parameters())
+def against(out):
+    return critic(fixed(out)).pow(2).mean() * out.detach().abs().mean()
+for i, (x, y) in enumerate(data):
+    opt_a.zero_grad()
+    opt_b.zero_grad()
+    out = model(x)
+    loss = FIRST
+    if i > 1:
+        loss OP against(out)
+    loss.backward()
+    opt_a.step()
+    if i > 1:
+        opt_b.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "op", "code"),
+    [
+        ("criterion(out, y)", "+=", ""),
+        ("criterion(out, y)", "-=", ""),
+        ("criterion(out, y)", "= ", "AMP012"),
+        ("criterion(out, y)", "*=", "AMP012"),
+        ("criterion(out.detach(), y)", "+=", "AMP012"),
+        ("against(out)", "+=", "AMP012"),
+    ],
+)
+def test_what_a_sum_begins_with_gets_gradients(first: str, op: str, code: str) -> None:
+    source = LATER.replace("FIRST", first).replace("OP", op)
+    if code:
+        assert left_alone(source) == code
+    else:
+        assert "for group in opt_b.param_groups" in migrated(source)
+
+
+@pytest.mark.parametrize("number", ("out.size(0)", "len(out)", "out.shape[0]"))
+def test_a_number_of_a_tensor_gets_no_gradients(number: str) -> None:
+    first = f"criterion(critic(x[:, :3]), y) * {number}"
+    source = LATER.replace("FIRST", first).replace("OP", "+=")
+    for given in (source, source.replace(" * out.detach().abs().mean()", "")):
+        assert "for group in opt_a.param_groups" in migrated(given)

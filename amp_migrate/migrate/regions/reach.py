@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from amp_migrate.analysis.objects.forward import MODULES, Forward
@@ -14,6 +15,7 @@ from amp_migrate.analysis.paths.ownership import Ownership
 from amp_migrate.migrate.regions.regions import Regions, Run
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, parts_of
+from amp_migrate.program.control_flow import ends
 from amp_migrate.program.link import Program
 
 _CUTS_OFF = frozenset(
@@ -21,6 +23,9 @@ _CUTS_OFF = frozenset(
     round sign long int bool multinomial sample topk bernoulli where""".split()
 )
 """What gradients do not pass, or not all of them."""
+
+_NUMBERS = frozenset("shape size dim ndim numel nelement dtype device".split())
+"""What of a tensor is a number, of which it gets no gradients."""
 
 _MAY_BE_LEFT_OUT = frozenset("if for while try trystar match".split())
 _SEVERAL_VALUES = frozenset({"if", "and", "or"})
@@ -77,13 +82,49 @@ class Reach:
     def surely(self, backward: Backward, runs: Sequence[Run]) -> frozenset[Slot]:
         """Those among them that get gradients whenever the loss goes backward."""
         statements = list(self._statements(backward, runs))
-        if any(_cuts_off(stmt) for _, stmt, _ in statements):
-            return frozenset()
         found: set[Slot] = set()
+        if any(_cuts_off(stmt) for _, stmt, _ in statements):
+            for stmt in self._spine(backward):
+                found |= self._mentioned(backward.function, stmt, alone=True)
+            return frozenset(found)
         for function, stmt, always in statements:
             if always:
                 found |= self._mentioned(function, stmt, alone=True)
         return frozenset(found)
+
+    def _spine(self, backward: Backward) -> Iterator[ir.Stmt]:
+        """The statements above a backward of which its loss is made in any case, and by nothing that cuts
+        gradients off: what is added to it later takes none away."""
+        function = backward.function
+        needed = self.forward.reads_of(backward.receiver, function)
+        for stmt in reversed(self._before(backward)):
+            written = self.forward.writes(stmt, function) & needed
+            if not written or all(
+                _adds(inner)
+                for inner in ir.statements((stmt,))
+                if self.forward.writes(replace(inner, blocks=()), function) & needed
+            ):
+                continue
+            if stmt.kind not in ("assign", "annassign"):
+                return
+            needed -= written
+            called = self._called(function, stmt, set(), True)
+            if not _chooses(stmt) and not any(
+                map(_cuts_off, (stmt, *(inner for _, inner, _ in called)))
+            ):
+                needed |= self._read_by(stmt, function)
+                yield stmt
+
+    def _read_by(self, stmt: ir.Stmt, function: str) -> set[str]:
+        """The variables that a statement mentions, but for numbers of theirs."""
+        if stmt.kind not in ("assign", "annassign") or stmt.value is None:
+            return self.forward.uses(stmt, function)
+        return {
+            variable
+            for inner in _uncut(stmt.value, _NUMBERS)
+            if isinstance(inner, (ir.Name, ir.Attr))
+            if (variable := self.forward.variable(inner, function)) is not None
+        }
 
     def only(self, backward: Backward, runs: Sequence[Run]) -> bool:
         """Whether all modules of a forward belong to the optimizers, so that one of them, at least,
@@ -176,6 +217,7 @@ class Reach:
         yield backward.function, backward.stmt, True
         seen: set[str] = set()
         needed = self.forward.reads_of(backward.receiver, backward.function)
+        sure = set(needed)
         for run in reversed(runs):
             always = True
             for outer in self.program.statements(run.function):
@@ -187,9 +229,13 @@ class Reach:
                         both = outer.path == backward.stmt.path[: len(outer.path)]
                         always = always and own and both
             inside = self.regions.statements_in(run)
+            perhaps = set[int]()
             if run.function == backward.function:
-                inside = self._that_matter(run.function, inside, needed)
-            yield from self._in_block(run.function, inside, len(run.path), seen, always)
+                inside = self._that_matter(run.function, inside, needed, sure, perhaps)
+            for function, stmt, here in self._in_block(
+                run.function, inside, len(run.path), seen, always
+            ):
+                yield function, stmt, here and id(stmt) not in perhaps
         yield from self._called(backward.function, backward.stmt, seen, True)
 
     def _before(self, backward: Backward) -> list[ir.Stmt]:
@@ -204,17 +250,41 @@ class Reach:
         ]
 
     def _that_matter(
-        self, function: str, body: list[ir.Stmt], needed: set[str]
+        self,
+        function: str,
+        body: list[ir.Stmt],
+        needed: set[str],
+        sure: set[str],
+        perhaps: set[int],
     ) -> list[ir.Stmt]:
-        """Those of some statements, in order, from which a loss is made."""
+        """Those of some statements, in order, from which a loss is made; ``perhaps``: of what only one arm
+        of an ``if`` reads, not what is ``sure`` to be read."""
         kept = []
+        chosen = [stmt.path for stmt in body if stmt.kind == "if"]
         for stmt in reversed(body):
-            if stmt.blocks or self.forward.writes(stmt, function) & needed:
-                needed |= self.forward.uses(stmt, function)
+            written = self.forward.writes(stmt, function)
+            if stmt.blocks or written & needed:
+                needed |= self._read_by(stmt, function)
                 kept.append(stmt)
+                if not stmt.blocks and not written & sure:
+                    perhaps.add(id(stmt))
+                elif not any(stmt.path[: len(p)] == p != stmt.path for p in chosen):
+                    sure |= self._surely_read(stmt, function)
             elif stmt.kind not in ("assign", "annassign", "augassign"):
                 kept.append(stmt)
         return kept[::-1]
+
+    def _surely_read(self, stmt: ir.Stmt, function: str) -> set[str]:
+        """The variables that a statement reads whichever arms of its own it takes."""
+        arms = [
+            set[str]().union(*(self._surely_read(s, function) for s in block.body))
+            for block in stmt.blocks
+            if stmt.kind != "if" or not ends(block.body)
+        ]
+        if stmt.kind == "if":
+            both = len(stmt.blocks) > 1 and arms
+            return set.intersection(*arms) if both else set()
+        return self._read_by(replace(stmt, blocks=()), function).union(*arms)
 
     def _in_block(
         self,
@@ -374,6 +444,10 @@ def _cuts_off(stmt: ir.Stmt) -> bool:
     return any(ir.says(expr, _CUTS_OFF) for expr in stmt.exprs)
 
 
+def _adds(stmt: ir.Stmt) -> bool:
+    return stmt.kind == "augassign" and stmt.op in ("+", "-")
+
+
 def _chooses(stmt: ir.Stmt) -> bool:
     return any(
         isinstance(inner, ir.Operation) and inner.op in _SEVERAL_VALUES
@@ -381,10 +455,15 @@ def _chooses(stmt: ir.Stmt) -> bool:
     )
 
 
-def _uncut(expr: ir.Expr) -> Iterator[ir.Expr]:
+def _uncut(
+    expr: ir.Expr, cuts: Collection[str] = _CUTS_OFF | _NUMBERS
+) -> Iterator[ir.Expr]:
     """What is inside an expression, but for what gradients do not pass."""
-    if isinstance(expr, ir.Attr) and expr.attr in _CUTS_OFF:
-        return
+    match expr:
+        case ir.Attr(attr=attr) if attr in cuts:
+            return
+        case ir.Call(func=ir.Name("len")):
+            return
     yield expr
     for child in ir.children(expr):
-        yield from _uncut(child)
+        yield from _uncut(child, cuts)
