@@ -12,27 +12,33 @@ _COMPARES = frozenset("== != < <= > >= is not in".split())
 _UNARY = frozenset("-x +x ~ not".split())
 
 
-def steps_to(stmt: ir.Stmt, wanted: ir.Expr, in_test: bool = False) -> Steps | None:
+def steps_to(
+    stmt: ir.Stmt, wanted: ir.Expr, in_test: bool = False, each: bool = False
+) -> Steps | None:
     """The way from a simple statement's value down to that very expression, if it can be written.
 
     ``in_test``: also from the test of an ``if`` before which something can stand; what is under a
-    condition there is found, too.
+    condition there is found, too. ``each``: into the elements of comprehensions, whose variables live
+    nowhere else.
     """
     kinds = _SIMPLE
     if in_test and stmt.kind == "if" and stmt.path[-1] != ("orelse", 0):
         kinds = frozenset(("if",))
     if stmt.kind not in kinds or stmt.value is None:
         return None
-    return _steps(stmt.value, wanted, kinds is not _SIMPLE)
+    return _steps(stmt.value, wanted, kinds is not _SIMPLE, each)
 
 
-def _steps(expr: ir.Expr, wanted: ir.Expr, in_test: bool) -> Steps | None:
+def _steps(expr: ir.Expr, wanted: ir.Expr, in_test: bool, each: bool) -> Steps | None:
     if expr is wanted:
         return ()
-    if not _is_open(expr) and not (in_test and _is_pair(expr)):
+    children = ir.children(expr)
+    if each and isinstance(expr, ir.Comprehension):
+        children = expr.elements
+    elif not _is_open(expr) and not (in_test and _is_pair(expr)):
         return None
-    for index, child in enumerate(ir.children(expr)):
-        found = _steps(child, wanted, in_test)
+    for index, child in enumerate(children):
+        found = _steps(child, wanted, in_test, each)
         if found is not None:
             return (index, *found)
     return None

@@ -92,6 +92,10 @@ def _children(node: cst.BaseExpression) -> list[cst.BaseExpression]:
         case cst.Dict():
             keys = [e.key for e in node.elements if isinstance(e, cst.DictElement)]
             return [*keys, *(element.value for element in node.elements)]
+        case cst.ListComp() | cst.SetComp() | cst.GeneratorExp():
+            return [node.elt]
+        case cst.DictComp():
+            return [node.key, node.value]
     return []
 
 

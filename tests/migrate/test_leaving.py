@@ -1514,6 +1514,72 @@ CALL apply(out.detach())
 === an array of a list
 USE kept = []
 CALL (kept.append(out.detach().cpu()), np.linalg.pinv(np.concatenate(kept)))[1]
+=== a list that a function sees
+USE kept = []
+USE def show(): return torch.linalg.svdvals(kept[0])
+CALL (kept.append(out.detach()), show())[1]
+=== an array of each element
+USE kept = []
+CALL (kept.append(out.detach()), np.linalg.pinv(np.concatenate([k.cpu().numpy() for k in kept])))[1]
+=== an attribute of a function
+USE def keep(h): keep.last = h
+CALL (keep(out.detach()), torch.linalg.svdvals(keep.last))[1]
+=== a list of a function
+USE def keep(h): keep.all.append(h)
+USE keep.all = []
+CALL (keep(out.detach()), torch.linalg.svdvals(keep.all[0]))[1]
+=== an attribute of a class
+USE class Seen:
+USE     @classmethod
+USE     def keep(cls, h): cls.last = h
+USE     def show(self): return torch.linalg.svdvals(self.last)
+CALL (Seen.keep(out.detach()), Seen().show())[1]
+=== a list of a class
+USE class Seen:
+USE     all = []
+USE     @classmethod
+USE     def keep(cls, h): cls.all.append(h)
+CALL (Seen.keep(out.detach()), torch.linalg.svdvals(Seen.all[0]))[1]
+=== an attribute of a layer of torch
+USE def keep(h): model.last = h
+USE def show(): return torch.linalg.svdvals(model.last)
+CALL (keep(out.detach()), show())[1]
+=== a list that is added to
+USE class Seen:
+USE     def __init__(self): self.all = []
+USE     def keep(self, h): self.all += [h]
+USE     def show(self): return [torch.linalg.svdvals(h) for h in self.all][0]
+USE seen = Seen()
+CALL (seen.keep(out.detach()), seen.show())[1]
+=== a queue
+USE import queue
+USE waiting = queue.Queue()
+USE def take(): return torch.linalg.svdvals(waiting.get())
+CALL (waiting.put(out.detach()), take())[1]
+=== a heap
+USE import heapq
+USE best = []
+CALL (heapq.heappush(best, (len(best), out.detach())), torch.linalg.svdvals(heapq.heappop(best)[1]))[1]
+=== a pool of threads
+USE from concurrent.futures import ThreadPoolExecutor
+USE pool = ThreadPoolExecutor(1)
+USE def measure(k, h): return torch.linalg.svdvals(h)
+CALL pool.submit(measure, 1, h=out.detach()).result()
+=== a pool that is given a tuple
+USE from multiprocessing.pool import ThreadPool
+USE pool = ThreadPool(1)
+USE def measure(h): return torch.linalg.svdvals(h)
+CALL (pool.apply_async(measure, (out.detach(),)).get(), pool.map(measure, [out.detach()])[0])[1]
+=== a thread
+USE import threading
+USE done = []
+USE def measure(h): done.append(torch.linalg.svdvals(h))
+USE def run(h):
+USE     one = threading.Thread(target=measure, args=(h,))
+USE     one.start()
+USE     one.join()
+USE     return done.pop()
+CALL run(out.detach())
 === the largest singular value
 USE
 CALL torch.linalg.matrix_norm(out.detach(), 2)

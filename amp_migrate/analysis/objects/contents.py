@@ -17,11 +17,15 @@ Place = tuple[str, str]
 _POSITIONS = {
     "append": 0,
     "appendleft": 0,
+    "put": 0,
+    "put_nowait": 0,
     "insert": 1,
     "setdefault": 1,
     "__setitem__": 1,
 }
 """Methods that put an element into a collection, and which argument that is."""
+_INTO_FIRST = ("heappush", "heappushpop", "insort")
+"""Functions that put their second argument into the list that is their first."""
 _SPREAD = ("extend", "extendleft")
 """Methods that put all elements of another collection there."""
 PUTS = frozenset((*_POSITIONS, *_SPREAD, "update"))
@@ -72,6 +76,11 @@ class Contents:
             classes = self.program.instance_classes(expr.value, function)
             if len(classes) == 1:
                 return self.holder(next(iter(classes)), expr.attr), expr.attr
+            match [*self.program.resolve(expr.value, function)]:
+                case [Ref("class", name)]:
+                    return self.holder(name, expr.attr), expr.attr
+                case [Ref("function", name)]:
+                    return name, f".{expr.attr}"
         return None
 
     def holder(self, class_name: str, attr: str) -> str:
@@ -302,6 +311,14 @@ class Contents:
     @cached_property
     def _methods(self) -> dict[Place, list[Put]]:
         found: dict[Place, list[Put]] = defaultdict(list)
+        for name in _INTO_FIRST:
+            for function, stmt, call in self.program.calls_named(name):
+                if len(call.args) > 1:
+                    into, value = (arg.value for arg in call.args[:2])
+                    place = self._holder(into, function)
+                    if place is not None:
+                        put = Put(value, function, stmt, into, call=call)
+                        found[place].append(put)
         for name in (*_POSITIONS, *_SPREAD):
             for function, stmt, call in self.program.calls_named(name):
                 if not isinstance(call.func, ir.Attr):

@@ -30,6 +30,39 @@ def at_once(program: Program, call: ir.Call, function: str) -> ir.Call | None:
     return None
 
 
+def handed(program: Program, call: ir.Call, function: str) -> ir.Call | None:
+    """``f(x)`` of ``pool.submit(f, x)``, ``Thread(target=f, args=(x,))``, ``map(f, xs)``: what one to whom a
+    function is handed calls with what it is given beside it."""
+    match ir.last_of(call.func), call.args:
+        case "submit", [run, *given]:
+            pass
+        case "run_in_executor", [_, run, *given]:
+            pass
+        case "map" | "imap" | "starmap", [run, *over]:
+            star = "*" if ir.last_of(call.func) == "starmap" else ""
+            given = [
+                ir.Arg(ir.Item(one.value, ir.Const(...)), None, star) for one in over
+            ]
+        case "apply_async" | "apply", [run, ir.Arg(value=args), *_]:
+            given = _spread(args)
+        case "Thread" | "Process", named:
+            parts = {arg.name: arg for arg in named}
+            if not parts.keys() >= {"target", "args"}:
+                return None
+            run, given = parts["target"], _spread(parts["args"].value)
+        case _:
+            return None
+    if not given or program.callees(call, function):
+        return None
+    return replace(call, func=run.value, args=tuple(given))
+
+
+def _spread(args: ir.Expr) -> list[ir.Arg]:
+    if isinstance(args, ir.Display):
+        return [ir.Arg(one) for one in args.items]
+    return [ir.Arg(args, None, "*")]
+
+
 class Called:
     """The functions of a program that its functions may call."""
 
@@ -126,6 +159,7 @@ class Called:
             one
             for one in self.program.all_calls()
             if isinstance(one[2].func, (ir.Name, ir.Item, ir.Call))
+            or handed(self.program, one[2], one[0])
         )
 
     def _by_callee(
@@ -141,7 +175,7 @@ class Called:
         self, call: ir.Call, function: str, stmt: ir.Stmt
     ) -> Iterator[CallSite]:
         program, func = self.program, call.func
-        inner = at_once(program, call, function)
+        inner = at_once(program, call, function) or handed(program, call, function)
         for ref in program.resolve(inner.func, function) if inner else ():
             if ref.kind == "function":
                 yield self._site(function, stmt, inner or call, ref.name)

@@ -29,7 +29,7 @@ from amp_migrate.program.bindings import (
     unpacked,
 )
 from amp_migrate.program.given import Given
-from amp_migrate.program.link import NAMED_TUPLES, CallSite, Program
+from amp_migrate.program.link import NAMED_TUPLES, CallSite, Program, Ref
 from amp_migrate.program.names import Definition
 
 ANY = None
@@ -79,9 +79,13 @@ _NO_TENSORS = frozenset("builtins math numpy os time json logging random re".spl
 """What gives no tensor,"""
 _HANDS_ON = frozenset(("builtins.getattr",))
 """but for these."""
-_COLLECTIONS = frozenset(
-    f"builtins.{name}" for name in "list dict set".split()
-) | frozenset(f"collections.{name}" for name in "deque defaultdict OrderedDict".split())
+_COLLECTIONS = (
+    frozenset(f"builtins.{name}" for name in "list dict set".split())
+    | frozenset(
+        f"collections.{name}" for name in "deque defaultdict OrderedDict".split()
+    )
+    | frozenset(f"queue.{name}" for name in "Queue LifoQueue SimpleQueue".split())
+)
 NAMED_PARTS = (
     "builtins.dict",
     "collections.OrderedDict",
@@ -91,7 +95,7 @@ NAMED_PARTS = (
 """What has a part for each keyword."""
 _NEW = operations("new")
 """They make a tensor of their receiver's dtype, as what changes it in place gives one."""
-_TAKES = frozenset("pop popleft get".split())
+_TAKES = frozenset("pop popleft get get_nowait".split())
 _LOADS = {"torch.load": "save", "pickle.load": "dump", "pickle.loads": "dumps"}
 """What reads a file, and the name of what has written it."""
 _OUTPUTS = frozenset("logits last_hidden_state pooler_output hidden_states".split())
@@ -321,6 +325,8 @@ class Traces:
             return self._product(at, traces)
         if op == "**" and self.is_under(at):
             return Trace(False, mixed(traces).off)
+        if op == "+" and any(map(_is_listed, operands)):
+            return join(traces)
         if op in (*dtype_table.ARITHMETIC, "-x", "+x", "//", "%", "**"):
             return mixed(traces)
         return _perhaps(traces)
@@ -368,8 +374,7 @@ class Traces:
         if stmt.kind == "augassign" and stmt.value is not None:
             before = at._replace(stmt=stmt)
             both = self._of(before), self._with(before, stmt.value, at.part)
-            listed = isinstance(stmt.value, (ir.Display, ir.Comprehension))
-            yield join(both) if listed else mixed(both)
+            yield join(both) if _is_listed(stmt.value) else mixed(both)
             return
         for bound, value, index in bindings(stmt):
             if bound == name and value is not None:
@@ -382,6 +387,8 @@ class Traces:
         self, stmt: ir.Stmt, target: ir.Expr, function: str, on: bool, part: Selectors
     ) -> Trace:
         """What a loop hands out, and what is taken out of a value in another way."""
+        if stmt.kind == "augassign" and stmt.value and _is_listed(stmt.value):
+            return self._of(At(stmt.value, function, stmt, on, part))
         if stmt.kind in ("assign", "annassign", "with", "match"):
             targets = {id(inner) for one in stmt.targets for inner in ir.walk(one)}
             taken = (e for e in stmt.exprs if id(e) not in targets)
@@ -474,6 +481,8 @@ class Traces:
         """What is put into a collection, under the key that is meant."""
         contents = self.flow.contents
         anew = contents.is_made_anew(at.expr, at.function)
+        name = at.expr.id if isinstance(at.expr, ir.Name) else ""
+        owner = self.program.owner(name, at.function)
         for put in contents.put_into(at.expr, at.function):
             wanted = at.part[0] if at.part else ANY
             for target in put.stmt.targets:
@@ -483,7 +492,7 @@ class Traces:
             else:
                 part = at.part if put.spread else at.part[1:]
                 fresh = self._is_fresh(put)
-                if fresh and put.function != at.function:
+                if fresh and put.function not in (at.function, owner):
                     # Where it is this one, it was given or returned, and is followed by that way.
                     continue
                 # What an earlier call put into a list of its own is not in this one.
@@ -553,7 +562,7 @@ class Traces:
             return Trace(found.half, "?")
         stored = self._stored_before(at)
         if stored is not None:
-            return self._of(stored)
+            return join((self._of(stored), *self._added(at)))
         known: list[Trace] = []
         for class_name in self.program.instance_classes(expr.value, at.function):
             method = self.program.method(class_name, expr.attr)
@@ -571,9 +580,20 @@ class Traces:
             # head.register_buffer("mean", h)
             given = self.program.noted(Given).to([], expr.attr, [])
             known += self._of_definitions(given, at)
+        known += self._of_definitions(self._set_on(expr, at.function), at)
+        known += self._added(at)
         if known:
-            return join([*known, *self._added(at)])
+            return join(known)
         return self._with(at, expr.value, (f".{expr.attr}", *at.part))
+
+    def _set_on(self, expr: ir.Attr, function: str) -> Iterator[Definition]:
+        """What a class, a function or a module of torch is given: ``step.last = h``."""
+        refs = self.program.resolve(expr.value, function)
+        refs |= {Ref("class", ref.name) for ref in refs if ref.kind == "instance"}
+        for holder, made in self.program.attribute_targets.get(expr.attr, ()):
+            to = self.program.resolve(holder, made.function)
+            if any(ref.kind != "instance" for ref in refs & to):
+                yield made
 
     def _stored_before(self, at: At) -> At | None:
         """What the same block, or one around it, has just put into an attribute."""
@@ -886,7 +906,7 @@ class Traces:
             return self._with(at, values[0], (ANY, *at.part)).used
         if origin in ("builtins.map", "builtins.filter"):
             return Trace(self._applied(at, values[0]) or self._any_half(at, call), "?")
-        if origin in ("builtins.next", "random.choice"):
+        if origin in ("builtins.next", "random.choice", "heapq.heappop"):
             return self._with(at, values[0], (ANY, *at.part))
         if origin == "builtins.enumerate" and len(at.part) > 1:
             return (
@@ -1044,6 +1064,10 @@ def _is_kept(
         case ir.Display(items=items) | ir.Operation(op="if", operands=(_, *items)):
             return any(_is_kept(one, function, program, names) for one in items)
     return False
+
+
+def _is_listed(expr: ir.Expr) -> bool:
+    return isinstance(expr, (ir.Display, ir.Comprehension))
 
 
 def _is_empty(size: ir.Expr) -> bool:

@@ -14,7 +14,7 @@ from amp_migrate.analysis.objects.modules import Construction
 from amp_migrate.analysis.paths.loops import Blocked, refused
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.dtype_questions import tested
-from amp_migrate.analysis.values.called import Called, at_once
+from amp_migrate.analysis.values.called import Called, at_once, handed
 from amp_migrate.analysis.values.traces import ANY, FULL, At, Trace, Traces
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
@@ -81,7 +81,8 @@ class Leaving:
         expr = self.program.control(function).statements[edit.path].value
         for step in edit.at:
             assert expr is not None
-            expr = ir.children(expr)[step]
+            each = expr.elements if isinstance(expr, ir.Comprehension) else None
+            expr = (each or ir.children(expr))[step]
         assert expr is not None
         return expr
 
@@ -158,7 +159,8 @@ class Leaving:
         return self.traces.of(At(held, function, stmt, False, (ANY,)))
 
     def _of_call(self, function: str, stmt: ir.Stmt, call: ir.Call) -> str | None:
-        call = at_once(self.program, call, function) or call
+        inner = at_once(self.program, call, function)
+        call = inner or handed(self.program, call, function) or call
         func = call.func
         origin = self.program.origin(func, function)
         values = [arg.value for arg in call.args if not arg.star]
@@ -172,8 +174,6 @@ class Leaving:
                 and self.program.is_param(function, arg.value.id)
             )
         ]
-        if origin == "builtins.map" and len(values) > 1:
-            func, origin, spread = values[0], None, values[1:]
         if (
             spread
             and origin is None
@@ -531,7 +531,7 @@ class Leaving:
         found: list[tuple[ir.Expr, Edit]] = []
         for value in halves:
             at = Made(value, function, stmt)
-            steps = steps_to(stmt, value)
+            steps = steps_to(stmt, value, each=True)
             trace = self._trace(function, stmt, value)
             off = trace.used.off if value in firm else trace.off
             if steps is None or not (off == "fp32" or self.remedies.dtypes.is_fp32(at)):
