@@ -9,6 +9,17 @@ from amp_migrate.api import migrate_source
 from amp_migrate.core.options import Options
 
 MIGRATED = cases("""\
+=== of one after another
+LINEAR
+import numpy as np
+---
+out = model(x)
+kept = {"out": out, "y": y}
+loss = F.mse_loss(out, y)
+seen = {k: np.linalg.svd(v.detach().cpu().numpy()) for k, v in kept.items()}
+---
+seen = {k: np.linalg.svd(v.detach().cpu().float().numpy()) for k, v in kept.items()}
+
 === of a result
 LINEAR
 ---
@@ -142,17 +153,6 @@ print(np.linalg.svd(out.detach().cpu())[1].dtype)
 print(np.linalg.svd(out.detach().cpu().float())[1].dtype)
 """)
 REFUSED = cases("""\
-=== of one after another
-LINEAR
-import numpy as np
----
-out = model(x)
-kept = {"out": out, "y": y}
-loss = F.mse_loss(out, y)
-seen = {k: np.linalg.svd(v.detach().cpu().numpy()) for k, v in kept.items()}
----
-seen =
-
 === of unknown precision
 LINEAR
 import sys

@@ -166,9 +166,8 @@ CASES = """\
 -    print(f"{probe(h.detach()).mean().item():.3f}")
 +        print(f"{probe(h.detach()).mean().item():.3f}")
      memory.append(h.detach())
-+    with torch.autocast("cuda", dtype=torch.float16, enabled=scaler.is_enabled()):
 -    print([probe(m).mean().item() for m in memory])
-+        print([probe(m).mean().item() for m in memory])
++    print([probe(m.float()).mean().item() for m in memory])
 -    print(head(h.detach()).sum().item())
 +    print(head(h.detach().float()).sum().item())
 -    print(act(h.detach()).sum().item())
@@ -628,9 +627,8 @@ CASES = """\
 -        print(probe(row).item())
 +        print(probe(row.float()).item())
          break
-+    with torch.autocast("cuda", dtype=torch.float16, enabled=scaler.is_enabled()):
 -    print(sum(probe(p).sum().item() for p in h.detach().split(4)))
-+        print(sum(probe(p).sum().item() for p in h.detach().split(4)))
++    print(sum(probe(p.float()).sum().item() for p in h.detach().split(4)))
      z = h.detach().masked_fill(y > 0, 0.0)
 -    print(probe(z).mean().item())
 +    print(probe(z.float()).mean().item())
