@@ -9,6 +9,16 @@ from amp_migrate.api import migrate_source
 from amp_migrate.core.options import Options
 
 MIGRATED = cases("""\
+=== in a condition
+LINEAR
+---
+out = model(x)
+if out.detach().numpy().sum() > 1e4:
+    continue
+loss = F.mse_loss(out, y)
+---
+if out.detach().float().numpy().sum() > 1e4:
+
 === of one after another
 LINEAR
 import numpy as np
@@ -175,16 +185,6 @@ seen = out.detach().numpy()
 loss = F.mse_loss(out, y)
 ---
 seen =
-
-=== in a condition
-LINEAR
----
-out = model(x)
-if out.detach().numpy().sum() > 1e4:
-    continue
-loss = F.mse_loss(out, y)
----
-if out
 """)
 
 
