@@ -290,11 +290,16 @@ def _refusals(
             planner.forget([part])
         return part.refusal
 
+    first: list[Refusal | None] = []
     before = effort.left()
-    first = [tried(0)] if parts else []
-    if effort.left() < (before - effort.left()) * len(parts):
+    for number in range(min(2, len(parts))):
+        # What is found for all of them is found with the first.
+        before = effort.left()
+        first.append(tried(number))
+    if effort.left() < (before - effort.left()) * (len(parts) - len(first)):
         return []
-    return first + shared(lambda number: tried(number + 1), len(parts) - 1)
+    begun = len(first)
+    return first + shared(lambda number: tried(number + begun), len(parts) - begun)
 
 
 def _outcome(

@@ -238,7 +238,7 @@ class Stale(Walk[_Held]):
             return State((born | new, stale - new), state.known)
         if event.kind != "step" or event.slot is None:
             return state
-        found = self.identities.on_way(event.slot, tuple(self._frames))
+        found = self.identities.on_way(event.slot, self._way)
         if found & stale and self.found is None:
             made = next(self._last[one] for one in self._last if one in found & stale)
             self.found = made.stmt, made.function, _name(made)

@@ -803,3 +803,40 @@ def test_an_object_that_comes_from_somewhere(name: str) -> None:
     assert not migrate_source(tied, path="train.py").changed
     if name in ("a copy of the list", "by a method"):
         assert migrate_source(source.replace("MORE", "k = 1"), path="train.py").changed
+
+
+def test_an_optimizer_of_objects_of_another_class() -> None:
+    """Each clips the gradients of its own optimizer: none of another class is meant there."""
+    clips = """\
+ class Other(Base):
+     def update(self, x, y):
+         self.opt.zero_grad()
+-        loss = criterion(self.net(x), y)
+-        loss.backward()
++        AUTOCAST scaler=self.scaler
++            loss = criterion(self.net(x), y)
++        self.scaler.scale(loss).backward()
++        self.scaler.unscale_(self.opt)
+         nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
+-        self.opt.step()
++        self.scaler.step(self.opt)
++        self.scaler.update()
+"""
+    own = """\
+ class Third(Base):
+     def __init__(self):
+         super().__init__()
+         self.more = make().to(device)
+         self.opt = torch.optim.SGD(self.more.parameters(), lr=0.1)
++        self.scaler = BORN
+     def update(self, x, y):
+         STEPS net=self.more opt=self.opt scaler=self.scaler
+"""
+    run = RUN.replace('"other": Other', '"other": Other, "third": Third')
+    diff = written_out(BASE + clips + own + run)
+    source, expected = before_and_after(diff)
+    assert migrate_source(HEAD + source, path="train.py").output == HEAD + expected
+    trains_as_before(diff)
+    tied = own + "         Other.update(self, x, y)\n"
+    source, _ = before_and_after(written_out(BASE + clips + tied + run))
+    assert not migrate_source(HEAD + source, path="train.py").changed

@@ -31,6 +31,7 @@ class Concrete:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._methods: dict[str, frozenset[str]] = {}
+        self._apart: dict[tuple[frozenset[str], frozenset[str]], frozenset[str]] = {}
         self._alone: dict[frozenset[str], bool] = {}
         self._ends = GoesNoFurther(program)
         self._carriers: dict[frozenset[str], Carriers] = {}
@@ -111,10 +112,18 @@ class Concrete:
         return not found or not found.isdisjoint(classes)
 
     def apart(
-        self, class_names: Collection[str], among: Collection[str]
+        self, class_names: frozenset[str], among: frozenset[str]
     ) -> frozenset[str]:
         """The methods of the families of many classes that run on no objects of some, and do nothing with
         them."""
+        asked = class_names, among
+        if asked not in self._apart:
+            self._apart[asked] = self._find_apart(*asked)
+        return self._apart[asked]
+
+    def _find_apart(
+        self, class_names: frozenset[str], among: frozenset[str]
+    ) -> frozenset[str]:
         program, family = self.program, self._family(among)
         found = frozenset(
             method

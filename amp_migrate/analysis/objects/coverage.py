@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 
-from amp_migrate.analysis.objects.concrete import has_several, is_copied
+from amp_migrate.analysis.objects.concrete import Concrete, has_several, is_copied
 from amp_migrate.analysis.objects.flow import Flow, Made
 from amp_migrate.analysis.objects.held import (
     ALWAYS,
@@ -361,7 +361,7 @@ class Coverage:
         own = program.self_class(function)
         family = program.family(made)
         if own is None or own[1] in family:
-            return True
+            return own is None or not self._is_made_apart(birth, function)
         # What a base of both keeps of its subclass, another subclass does not see.
         return any(
             birth in self.optimizers.trace(slot).births
@@ -371,6 +371,31 @@ class Coverage:
                 if slot.kind == "variable"
                 else slot.owner in program.family(own[1]) and slot.owner not in family
             )
+        )
+
+    def _is_made_apart(self, birth: Birth, function: str) -> bool:
+        """Whether an object makes an optimizer for itself that has nothing to do with those that a method
+        runs on."""
+        program, slot = self.program, birth.slot
+        concrete = (program.whole or program).noted(Concrete)
+        classes, others = map(concrete.classes_of, (function, birth.function))
+        if not classes or not others or not classes.isdisjoint(others):
+            return False
+        if not all(
+            site.bound_self
+            for one in (function, birth.function)
+            for site in program.call_sites.get(one, ())
+        ):
+            return False  # `Other.update(self)`: another class's, on the same object
+        births = {(one.function, one.path) for one in self.births}
+        family = program.family(slot.owner)
+        return all(
+            (made.function, made.stmt.path) in births
+            and (own := program.self_class(made.function)) is not None
+            and ir.Attr(ir.Name(own[0]), slot.name) in made.stmt.targets
+            for made in program.attribute_definitions(slot.owner, slot.name)
+        ) and birth.function in concrete.apart(
+            classes, family if concrete.is_alone(family) else classes
         )
 
     def _is_kept_elsewhere(self, slot: Slot, function: str) -> bool:

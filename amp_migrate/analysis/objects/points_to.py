@@ -82,7 +82,7 @@ DEEPEST = 6
 """Of both stacks; a longer one loses what is outermost."""
 _LEVELS = 2
 """Whose attributes are set is asked in terms of whose attributes are set, and so on: so far."""
-_MOST_STATES = 600
+MOST_STATES = 600
 
 
 def attribute(name: str) -> Field:
@@ -273,19 +273,21 @@ class PointsTo:
         context: Context = (),
         same: bool = False,
         enough: Callable[[Object], bool] = lambda one: False,
+        most: int = MOST_STATES,
     ) -> tuple[Object, ...]:
         """The objects that an expression may stand for, where it is read by a statement; without one,
         at any time.
 
         ``same``: the very objects. A part of a module is known by the module and the way to it, and a
         part of a copy is none of the original. ``enough``: behind such an object no others are asked for.
+        ``most``: so far the search goes.
         """
         start = State(expr, function, stmt, (), context, same=same)
-        key = (self._level, *start.key)
+        key = (self._level, most, *start.key)
         if key in self._known:
             return self._known[key][1]
         found: list[Object] = []
-        for one in self._search(start):
+        for one in self._search(start, most=most):
             found.append(one)
             if enough(one):
                 return tuple(found)
@@ -346,7 +348,7 @@ class PointsTo:
                 if key not in seen:
                     seen[key] = one
                     pending.append(one)
-            if len(seen) > _MOST_STATES:
+            if len(seen) > MOST_STATES:
                 yield self._lost(start, TOO_MANY)
                 return
 
@@ -389,7 +391,10 @@ class PointsTo:
         yield from passed
 
     def _search(
-        self, start: State, passed: list[State] | None = None
+        self,
+        start: State,
+        passed: list[State] | None = None,
+        most: int = MOST_STATES,
     ) -> Iterator[Object]:
         pending = [start]
         seen = {start.key: start}
@@ -425,7 +430,7 @@ class PointsTo:
                     pending.append(more)
                     if passed is not None:
                         passed.append(more)
-            if len(seen) > _MOST_STATES:
+            if len(seen) > most:
                 yield self._lost(start, TOO_MANY)
                 return
 

@@ -193,18 +193,17 @@ class Association(Walk[_Held]):
         self, event: Event, state: State[_Held], function: str, stmt: ir.Stmt
     ) -> State[_Held]:
         may, must = state.held
-        frames = tuple(self._frames)
         if event.kind == "birth":
             for one in self._own.get((function, stmt.path), ()):
                 may &= ~self._bit(one, ())
         elif event.kind == "backward" and (function, stmt.path) in self.backwards:
-            way = frames[-1:] if self.by_site else frames
+            way = tuple(self._frames[-1:]) if self.by_site else self._way
             self.ways[way] = None
             for one in self._optimizers:
                 may |= self._bit(one, way)
                 must |= self._bit(one, way)
         elif event.kind == "step" and event.slot is not None:
-            for one in self.identities.on_way(event.slot, frames):
+            for one in self.identities.on_way(event.slot, self._way):
                 found = set(self._ways_in(may, one))
                 if () in found:
                     self._hungry.setdefault(one, set()).add(function)
@@ -215,7 +214,7 @@ class Association(Walk[_Held]):
                 may &= ~self._of_one.get(one, 0)
                 must &= ~self._of_one.get(one, 0)
         elif event.kind == "zero":
-            for one in self.ownership.cleared(event, function, stmt, frames):
+            for one in self.ownership.cleared(event, function, stmt, self._way):
                 may &= ~self._of_one.get(one, 0)
                 must &= ~self._of_one.get(one, 0)
         return State((may, must), state.known)

@@ -54,6 +54,8 @@ class Ownership:
         """The optimizers that hold what ``targets`` are; None where others may hold some of it."""
         targets = list(targets)
         everybody = frozenset(self._coverages)
+        if not targets:
+            return everybody
         way = self._calls_on(frames)
         if len(everybody) == 1:
             (coverage,) = self._coverages.values()
@@ -61,8 +63,6 @@ class Ownership:
                 return everybody
             if len(coverage.births) > 1:
                 return None
-        elif not targets:
-            return everybody
         for one, coverage in self._coverages.items():
             coverage.away = self._away(one, coverage.slots, frames)
         try:

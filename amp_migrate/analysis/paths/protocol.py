@@ -130,7 +130,7 @@ class Protocol(Walk[Held]):
         self._vain_zeros: dict[str, int] = {}
         """Lines that clear what no optimizer is known to hold all of, by the functions on the way."""
         self.exits: dict[tuple[Frames, Slot], set[str]] = {}
-        """The scaler's states at ``continue``, ``break`` and ``return``."""
+        """The scaler's states at those ``continue``, ``break`` and ``return`` that leave a step."""
         self._optimizers: tuple[Slot, ...] = ()
         self._training: dict[Site, bool] = {}
 
@@ -157,7 +157,6 @@ class Protocol(Walk[Held]):
 
     def _start(self, root: str) -> Held:
         self._optimizers = optimizers_in(self.identities, root)
-        self._memo.clear()
         self._walked.clear()
         return (Holding(),) * len(self._optimizers)
 
@@ -247,9 +246,9 @@ class Protocol(Walk[Held]):
 
     def _one(self, slot: Slot, function: str, stmt: ir.Stmt) -> frozenset[Slot]:
         """The optimizer that a slot stands for here; none, and a fault, where that may be several."""
-        found = self.identities.on_way(slot, tuple(self._frames))
+        found = self.identities.on_way(slot, self._way)
         if self.identities.is_each(slot) and not slot.turn.may_repeat:
-            once = self.identities.has_each_once(slot, tuple(self._frames))
+            once = self.identities.has_each_once(slot, self._way)
             if once and self._is_in_straight_loop(slot):
                 return found
             reason = f"whether each of the optimizers in {slot.shown} has its turn is not visible"
@@ -345,12 +344,13 @@ class Protocol(Walk[Held]):
                     state, stepped, lambda h: self._step(event, h, function, stmt)
                 )
             case "zero":
-                frames = tuple(self._frames)
-                dropped = self.ownership.cleared(event, function, stmt, frames)
+                dropped: frozenset[Slot] = frozenset()
+                if event.slot is None or event.slot in self.slots:
+                    dropped = self.ownership.cleared(event, function, stmt, self._way)
                 if event.slot is not None and self.identities.is_each(event.slot):
                     dropped = self._one(event.slot, function, stmt)
                 if event.slot is None and not dropped:
-                    for frame, _ in self._frames:
+                    for frame, _ in self._way:
                         self._vain_zeros.setdefault(frame, event.line)
                 return self._changed(
                     state, dropped, lambda h: Holding(h.scaler, Gradients.NONE)
@@ -367,10 +367,10 @@ class Protocol(Walk[Held]):
         """Whether the present statement belongs to one of the group's own training loops."""
         for function, path in self.backwards:
             loop = innermost_loop(self.program.functions[function], path)
-            for frame, at in self._frames:
+            for frame, at in self._way:
                 if frame == function and at[: len(loop)] == loop:
                     return True
-        return any(self._trains_around(frame, at) for frame, at in self._frames)
+        return any(self._trains_around(frame, at) for frame, at in self._way)
 
     def _trains_around(self, function: str, path: ir.Path) -> bool:
         """Whether a loop around a statement calls what goes backward for this group."""
@@ -389,11 +389,25 @@ class Protocol(Walk[Held]):
         return self._training[function, path]
 
     def _leaving(self, function: str, stmt: ir.Stmt, states: set[State[Held]]) -> None:
-        frames = tuple(self._frames)
+        if not self._leaves_step(function, stmt):
+            return
+        frames = self._way
         for state in states:
             for optimizer, holding in zip(self._optimizers, state.held, strict=True):
                 seen = self.exits.setdefault((frames, optimizer), set())
                 seen.add(holding.scaler)
+
+    def _leaves_step(self, function: str, stmt: ir.Stmt) -> bool:
+        """Whether an exit leads out of the block in which gradients were unscaled."""
+        if stmt.kind == "return" and "step" not in self.events.kinds(function):
+            # The step is the caller's.
+            return False
+        around = self.program.control(function).around(stmt.path)
+        loop = next((s.path for s in around if s.kind in ("for", "while")), ())
+        return any(
+            other == function and (stmt.kind == "return" or path[: len(loop)] == loop)
+            for other, path, _ in self.placement.unscale_before
+        )
 
     # -- gradients ------------------------------------------------------------------------------
 
@@ -403,9 +417,9 @@ class Protocol(Walk[Held]):
         held = dict(zip(self._optimizers, state.held, strict=True))
         if all(h.gradients is Gradients.NONE for h in held.values()):
             return
-        touched = self.ownership.touched(
-            event.targets, function, stmt, tuple(self._frames)
-        )
+        # What touches all there is does so by any way.
+        way = self._way if event.targets else ()
+        touched = self.ownership.touched(event.targets, function, stmt, way)
         if touched is None:
             touched, known = frozenset(held), False
         else:
@@ -436,7 +450,7 @@ class Protocol(Walk[Held]):
                     reason = "gradients that the optimizer is not known to hold are touched here"
                     self._fault("AMP030", function, event.line, reason)
             elif holding.gradients is Gradients.SCALED:
-                self.accesses.setdefault(Access(tuple(self._frames), event.line, one))
+                self.accesses.setdefault(Access(self._way, event.line, one))
             elif holding.gradients is Gradients.FOREIGN and self._inside_loop():
                 reason = "gradients are touched here that hold those of another optimizer's loss"
                 self._fault("AMP030", function, event.line, reason)
@@ -445,7 +459,7 @@ class Protocol(Walk[Held]):
         self, event: Event, state: State[Held], function: str, stmt: ir.Stmt
     ) -> None:
         """Infinities are looked for behind an exchange, or processes would differ about them."""
-        frames = tuple(self._frames)
+        frames = self._way
         touched = self.ownership.touched(event.targets, function, stmt, frames)
         for one, holding in zip(self._optimizers, state.held, strict=True):
             if touched is not None and one not in touched:
@@ -460,7 +474,7 @@ class Protocol(Walk[Held]):
     def _own_backward(
         self, event: Event, state: State[Held], function: str
     ) -> State[Held]:
-        scaler = self.scalers.of_way(tuple(self._frames))
+        scaler = self.scalers.of_way(self._way)
         if scaler is None:
             reason = "no optimizer steps on this backward()"
             self._fault("AMP011", function, event.line, reason)

@@ -75,6 +75,8 @@ class _Walked(Generic[Held]):
     observed: frozenset[State[Held]]
     """The states from which an exception may lead out of it."""
     entered: frozenset[str]
+    by_way: bool
+    """Whether the way there was asked for: by another, something else may come of it."""
 
 
 class Walk(ABC, Generic[Held]):
@@ -97,10 +99,11 @@ class Walk(ABC, Generic[Held]):
         self.events = events
         self.handlers = handlers
         self.visited: set[Site] = set()
-        self._memo: dict[tuple[object, ...], frozenset[State[Held]]] = {}
         self._walked: dict[tuple[object, ...], _Walked[Held]] = {}
         self._entered: set[str] = set()
         """The functions that were walked, or met while they were, since the present call began."""
+        self._by_way = False
+        """Whether the way was asked for since then."""
         self._frames: list[Site] = []
         self._active: list[str] = []
         self._observers: list[set[State[Held]]] = []
@@ -185,8 +188,14 @@ class Walk(ABC, Generic[Held]):
         """Whether a ``for`` does the same with each of a few optimizers: one turn shows it all."""
         return False
 
+    @property
+    def _way(self) -> Frames:
+        """The present way, for whoever does something else by another one."""
+        self._by_way = True
+        return tuple(self._frames)
+
     def _way_to(self, callee: str) -> Frames:
-        """What of the present way makes a difference to what a called function does."""
+        """What of the present way makes a difference to what a called function does, if it asks for it."""
         return tuple(self._frames)
 
     def _joined(self, states: set[State[Held]]) -> set[State[Held]]:
@@ -610,16 +619,7 @@ class Walk(ABC, Generic[Held]):
             after.add(state)
         for callee in called:
             entered = State(state.held, self._decided(event, callee))
-            # The way here is part of the key: what is met may be answered by its callers.
-            key = (callee, entered, self._way_to(callee))
-            if self._observers:
-                found = self._observed_call(key, callee, entered)
-            else:
-                if key not in self._memo:
-                    # A way that is kept takes memory.
-                    spend(100 * len(self._frames))
-                    self._memo[key] = frozenset(self._function(callee, {entered}))
-                found = self._memo[key]
+            found = self._called(callee, entered)
             after |= {State(s.held, state.known) for s in found}
         return after
 
@@ -682,26 +682,41 @@ class Walk(ABC, Generic[Held]):
             )
         return self._params_tested[function]
 
-    def _observed_call(
-        self, key: tuple[object, ...], callee: str, entered: State[Held]
-    ) -> frozenset[State[Held]]:
+    def _called(self, callee: str, entered: State[Held]) -> frozenset[State[Held]]:
         """Walk a call, or show the observers again what they saw when it was walked before."""
-        known = self._walked.get(key)
-        # What is called again before it is done is walked otherwise.
-        if known is not None and known.entered.isdisjoint(self._active):
+        anywhere = (callee, entered, bool(self._observers))
+        # What is met may be answered by its callers.
+        here = (*anywhere, self._way_to(callee))
+        for key in (anywhere, here):
+            known = self._walked.get(key)
+            if known is None:
+                continue
+            # What is called again before it is done is walked otherwise, but for the same way.
+            again = not known.entered.isdisjoint(self._active)
+            if again and (key is anywhere or self._observers):
+                continue
             self._entered |= known.entered
+            self._by_way |= known.by_way
             for observed in self._observers:
                 observed |= known.observed
             return known.after
+        # A way that is kept takes memory.
         spend(100 * len(self._frames))
-        outer, self._entered = self._entered, set()
-        with self._observed() as seen:
+        entered_before, self._entered = self._entered, set()
+        by_way_before, self._by_way = self._by_way, False
+        seen: set[State[Held]] = set()
+        if self._observers:
+            with self._observed() as seen:
+                after = frozenset(self._function(callee, {entered}))
+        else:
             after = frozenset(self._function(callee, {entered}))
-        if self._entered.isdisjoint(self._active):
-            self._walked[key] = _Walked(
-                after, frozenset(seen), frozenset(self._entered)
+        apart = self._entered.isdisjoint(self._active)
+        if apart or not self._observers:
+            self._walked[here if self._by_way or not apart else anywhere] = _Walked(
+                after, frozenset(seen), frozenset(self._entered), self._by_way
             )
-        self._entered |= outer
+        self._entered |= entered_before
+        self._by_way |= by_way_before
         return after
 
     def _learn(self, state: State[Held], function: str, stmt: ir.Stmt) -> State[Held]:

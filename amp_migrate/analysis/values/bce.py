@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from amp_migrate.analysis.objects.makers import INSTANTIATE
 from amp_migrate.analysis.objects.points_to import RETURNS_SELF
@@ -46,8 +47,22 @@ class BceLosses:
         self.program = program
         self._unclear: dict[tuple[str, bool], list[tuple[str, Refusal]]] = {}
 
+    @cached_property
+    def _is_said(self) -> bool:
+        """Whether some file speaks of the loss at all."""
+        return any(
+            not _WORDS.isdisjoint(facts.identifiers | facts.strings)
+            for facts in self.program.modules.values()
+        ) or any(
+            target.rpartition(".")[2] in _WORDS
+            for function in self.program.functions.values()
+            for _, target in function.imports
+        )
+
     def calls(self, functions: Iterable[str]) -> list[BceCall]:
         """The calls in some functions that compute the loss."""
+        if not self._is_said:
+            return []
         return [
             BceCall(function, stmt, call)
             for function in functions
@@ -286,7 +301,8 @@ class BceLosses:
     def is_loss(self, expr: ir.Expr, function: str) -> bool:
         """Whether an expression may be the loss's class, one of its instances, or its function."""
         program = self.program
-        if not isinstance(expr, (ir.Name, ir.Attr, ir.Call, ir.Operation, ir.Item)):
+        kinds = (ir.Name, ir.Attr, ir.Call, ir.Operation, ir.Item)
+        if not self._is_said or not isinstance(expr, kinds):
             return False
         for ref in program.resolve(expr, function):
             if ref.kind == "external":

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-from amp_migrate.analysis.objects.points_to import TOO_MANY, PointsTo
+from amp_migrate.analysis.objects.points_to import MOST_STATES, TOO_MANY, PointsTo
 from amp_migrate.analysis.tables.vocabulary import Half
 from amp_migrate.program import ir
 from amp_migrate.program.link import Program
@@ -39,6 +39,8 @@ _PYTHON_LIMITS = {
 
 _SCALARS = ("torch.tensor", "torch.as_tensor", "torch.scalar_tensor")
 _MOST_CHANGES = 4
+_MOST_OF_WHOLE = 4_000
+"""States of a search of a whole program, whose answer saves one of each of its parts."""
 _FOLDS: dict[str, Callable[..., float]] = {
     "builtins.float": float,
     "builtins.int": float,
@@ -49,13 +51,18 @@ _FOLDS: dict[str, Callable[..., float]] = {
 }
 
 
-class _Known(defaultdict[Half, dict[tuple[ir.Expr, str], list[float]]]):
-    """The answers for one program, which all who ask for one dtype share."""
-
-    def __init__(self, program: Program) -> None:
-        super().__init__(dict)
+class _Answers:
+    def __init__(self) -> None:
+        self.found: dict[tuple[ir.Expr, str], list[float]] = {}
         self.cut: set[tuple[ir.Expr, str]] = set()
         """Whose search ended before it had found all."""
+
+
+class _Known(defaultdict[tuple[Half, int], _Answers]):
+    """The answers for one program, which all share who ask for one dtype, and search as far."""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(_Answers)
 
 
 class _Bound(defaultdict[tuple[str, str], list[tuple[ir.Expr, str]]]):
@@ -97,15 +104,16 @@ class _Options(defaultdict[str, list[tuple[ir.Expr, str]]]):
 class Numbers:
     """Answers for one program, and one dtype."""
 
-    def __init__(self, program: Program, half: Half) -> None:
+    def __init__(self, program: Program, half: Half, most: int = MOST_STATES) -> None:
+        """``most``: how far values are followed."""
         self.program = program
         self.half = half
         self.points_to = program.noted(PointsTo)
-        self._known = program.noted(_Known)[half]
-        self._cut = program.noted(_Known).cut
+        self._most = most
+        self._known = program.noted(_Known)[half, most]
         self._options = program.noted(_Options)
         whole = program.whole
-        self._whole = None if whole is None else Numbers(whole, half)
+        self._whole = None if whole is None else Numbers(whole, half, _MOST_OF_WHOLE)
 
     def one(self, expr: ir.Expr, function: str) -> float | None:
         """A number that an expression may be, one that half precision does not have rather than another."""
@@ -115,22 +123,23 @@ class Numbers:
     def all(self, expr: ir.Expr, function: str) -> list[float]:
         """The numbers that an expression may be, of those that are written somewhere."""
         key = expr, function
-        if key not in self._known:
+        found = self._known.found
+        if key not in found:
             # For what is computed of itself.
-            self._known[key] = []
+            found[key] = []
             try:
-                self._known[key] = list(self._find(expr, function))
+                found[key] = list(self._find(expr, function))
             except BaseException:
-                del self._known[key]
+                del found[key]
                 raise
-        return self._known[key]
+        return found[key]
 
     def are_unheld(self, expr: ir.Expr, function: str) -> bool:
         """Whether an expression may be a number that half precision does not have."""
         whole = self._whole
         if whole is not None and not whole.are_unheld(expr, function):
             # Where less is done, it is none, either.
-            if (expr, function) not in whole._cut:
+            if (expr, function) not in whole._known.cut:
                 return False
         return any(map(self.half.lacks, self.all(expr, function)))
 
@@ -139,10 +148,10 @@ class Numbers:
             # Points-to looks into what it is called on instead.
             yield from self._of_call(expr, function)
         yield from self._given_otherwise(expr, function)
-        for one in self.points_to.of(expr, function):
+        for one in self.points_to.of(expr, function, most=self._most):
             value, at = one.expr, one.function
             if one.name == TOO_MANY:
-                self._cut.add((expr, function))
+                self._known.cut.add((expr, function))
             if one.fields:
                 yield from self._of_part(value, one.fields[-1][1], at)
                 # A limit, of the result of a call.

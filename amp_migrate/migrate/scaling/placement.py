@@ -115,7 +115,7 @@ class Placer:
         pending: set[Placed] = set()
         for (frames, one), states in protocol.exits.items():
             function, path = frames[-1]
-            if READY in states or not self._leaves_step((function, path), placement):
+            if READY in states:
                 continue
             slot = self._named_in(function, one, frames)
             if (
@@ -191,22 +191,6 @@ class Placer:
             if not _is_within(function, path, changed)
         }
         return changed
-
-    def _leaves_step(self, site: Site, placement: Placement) -> bool:
-        """Whether an exit leads out of the block in which gradients were unscaled."""
-        function, path = site
-        control = self.program.control(function)
-        is_return = control.statements[path].kind == "return"
-        if is_return and "step" not in self.events.kinds(function):
-            # The step is the caller's.
-            return False
-        loop = next(
-            (s.path for s in control.around(path) if s.kind in ("for", "while")), ()
-        )
-        return any(
-            other == function and (is_return or unscaled[: len(loop)] == loop)
-            for other, unscaled, _ in placement.unscale_before
-        )
 
     def _run(self, placement: Placement, handlers: bool = True) -> Protocol:
         protocol = Protocol(

@@ -56,6 +56,7 @@ class Ways(Walk[Held]):
         self.open: list[Open] = []
         self._bound: list[dict[tuple[str, str], Key | None]] = [{}]
         self._around: list[tuple[str, ir.Stmt]] = []
+        self._memo: dict[tuple[object, ...], frozenset[State[Held]]] = {}
         self._steps = 0
         self.walked = 0
         """The statements on all ways from all roots."""
