@@ -290,8 +290,8 @@ class Contents:
         return found
 
     def _statements(self) -> Iterator[tuple[str, ir.Stmt]]:
-        for qualname, function in self.program.functions.items():
-            for stmt in ir.statements(function.body):
+        for qualname in self.program.functions:
+            for stmt in self.program.statements(qualname):
                 yield qualname, stmt
 
     def _grouped(self, found: dict[Place, list[Put]]) -> dict[Place, list[Put]]:

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
 from glob import escape
 
 from amp_migrate.analysis.objects.points_to import EACH, Object, item
@@ -272,46 +273,34 @@ class _Entries:
         self.program = protocol.amp.program
         self.saved: dict[Key, set[str]] = defaultdict(set)
         """By object, the keys under which its state is saved."""
-        self.written: set[str] = set()
-        """All keys that are written into any dict."""
         self.is_whole = True
         """Every state that is saved goes under a key that is in sight."""
-        for function, stmt in self.program.all_statements():
-            self._note(function, stmt)
+        for function, stmt in self.program.mentioning("state_dict"):
+            for key, value in _entries_of(stmt):
+                held = _state_of(value, "state_dict")
+                if held is not None:
+                    texts = self._texts(key, function, stmt)
+                    self.is_whole &= bool(texts)
+                    for one in self.protocol.amp.may_be(held, function, stmt):
+                        self.saved[one].update(texts)
 
-    def _note(self, function: str, stmt: ir.Stmt) -> None:
-        for target in stmt.targets:
-            if isinstance(target, ir.Item) and stmt.value is not None:
-                self._write(target.key, stmt.value, function, stmt)
-        for expr in stmt.exprs:
-            for inner in ir.walk(expr):
-                if isinstance(inner, ir.Display) and inner.kind == "dict":
-                    for key, value in zip(inner.keys, inner.items, strict=True):
-                        self._write(key, value, function, stmt)
-                elif isinstance(inner, ir.Comprehension) and len(inner.elements) == 2:
-                    self._write(*inner.elements, function, stmt)
-                elif isinstance(inner, ir.Call):
-                    for arg in inner.args:
-                        if arg.name is not None:
-                            self._write(ir.Const(arg.name), arg.value, function, stmt)
+    @cached_property
+    def written(self) -> frozenset[str]:
+        """All keys that are written into any dict."""
+        return frozenset(
+            text
+            for function, stmt in self.program.all_statements()
+            for key, _ in _entries_of(stmt)
+            for text in self._texts(key, function, stmt)
+        )
 
-    def _write(
-        self, key: ir.Expr | None, value: ir.Expr, function: str, stmt: ir.Stmt
-    ) -> None:
-        texts = [] if key is None else self._texts(key, function, stmt)
-        self.written.update(texts)
-        held = _state_of(value, "state_dict")
-        if held is None:
-            return
-        if not texts:
-            self.is_whole = False
-            return
-        for one in self.protocol.amp.may_be(held, function, stmt):
-            self.saved[one].update(texts)
-
-    def _texts(self, key: ir.Expr, function: str, stmt: ir.Stmt) -> list[str]:
+    def _texts(
+        self, key: ir.Expr | None, function: str, stmt: ir.Stmt
+    ) -> list[str]:
         """The keys that an expression may be; nothing where that is not told. Of ``f"{name}_state"``, a
         pattern of them."""
+        if key is None:
+            return []
         if isinstance(key, ir.Const):
             return [key.value] if isinstance(key.value, str) else []
         points_to = self.protocol.amp.points_to
@@ -418,6 +407,22 @@ def _part(expr: ir.Expr) -> str:
     if isinstance(expr, ir.Const) and isinstance(expr.value, str):
         return escape(expr.value)
     return "*"
+
+
+def _entries_of(stmt: ir.Stmt) -> Iterator[tuple[ir.Expr | None, ir.Expr]]:
+    """The keys and values that a statement writes into dicts."""
+    for target in stmt.targets:
+        if isinstance(target, ir.Item) and stmt.value is not None:
+            yield target.key, stmt.value
+    for inner in parts_of(stmt):
+        if isinstance(inner, ir.Display) and inner.kind == "dict":
+            yield from zip(inner.keys, inner.items, strict=True)
+        elif isinstance(inner, ir.Comprehension) and len(inner.elements) == 2:
+            yield inner.elements[0], inner.elements[1]
+        elif isinstance(inner, ir.Call):
+            for arg in inner.args:
+                if arg.name is not None:
+                    yield ir.Const(arg.name), arg.value
 
 
 def _state_of(expr: ir.Expr, method: str) -> ir.Expr | None:

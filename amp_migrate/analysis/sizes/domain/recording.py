@@ -87,7 +87,8 @@ class Recorder:
         said: dict[str, set[str]] = {}
         for name, function in program.functions.items():
             if not ir.is_top(name):
-                said[name] = set().union(*(_words(stmt) for stmt in function.body))
+                parts = map(parts_of, program.statements(name))
+                said[name] = set().union(*map(_words_in, parts))
                 used.setdefault(function.name, set()).update(said[name])
         for cls in program.classes.values():
             inner = used.setdefault(cls.name, set())

@@ -382,10 +382,18 @@ class Amp:
         """Whether a call makes a scaler, or one of a class derived from it."""
         if self.matched(GRAD_SCALER, call, function) is not None:
             return True
-        return any(
-            ref.kind == "class"
-            and any(map(GRAD_SCALER.fullmatch, self.program.external_bases(ref.name)))
+        return bool(self._scaler_classes) and any(
+            ref.kind == "class" and ref.name in self._scaler_classes
             for ref in self.program.resolve(call.func, function)
+        )
+
+    @cached_property
+    def _scaler_classes(self) -> frozenset[str]:
+        """The program's own classes that derive from one of a scaler."""
+        return frozenset(
+            name
+            for name in self.program.classes
+            if any(map(GRAD_SCALER.fullmatch, self.program.external_bases(name)))
         )
 
     def scalers(self, expr: ir.Expr, function: str) -> list[Object]:
