@@ -294,9 +294,7 @@ class _Entries:
             for text in self._texts(key, function, stmt)
         )
 
-    def _texts(
-        self, key: ir.Expr | None, function: str, stmt: ir.Stmt
-    ) -> list[str]:
+    def _texts(self, key: ir.Expr | None, function: str, stmt: ir.Stmt) -> list[str]:
         """The keys that an expression may be; nothing where that is not told. Of ``f"{name}_state"``, a
         pattern of them."""
         if key is None:
