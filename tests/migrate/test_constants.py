@@ -1210,3 +1210,38 @@ loss = F.mse_loss(torch.softmax(h + {cast}, 0), y)
 """)["one"]
     output = migrate_source(case.source).output
     assert output == case.source or "enabled=False" in output
+
+
+def test_a_probability_that_was_made_in_half_is_named() -> None:
+    """To compute with the small number in fp32 comes too late for it."""
+    source = """\
+import torch
+from torch import nn
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+def log(t, eps=1e-20):
+    return t.clamp(min=eps).log()
+class Attend(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out, self.drop = nn.Linear(8, 3), nn.Dropout(0.1)
+    def forward(self, x, raw=False):
+        h = self.out(x)
+        if raw:
+            return h, x
+        return torch.sigmoid(self.drop(torch.sigmoid(h))), x
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attend = Attend()
+    def forward(self, x):
+        out, _ = self.attend(x)
+        return log(out)
+net = Net().to(device)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(3):
+    opt.zero_grad()
+    net(torch.randn(4, 8, device=device)).mean().backward()
+    opt.step()
+"""
+    (found,) = migrate_source(source).diagnostics
+    assert "may be a probability made in half" in found.message

@@ -1268,3 +1268,26 @@ def test_the_same_reason_in_each_run(tmp_path: Path) -> None:
     }
     assert len(told) == 1
     assert "AMP010" in told.pop()
+
+
+def test_what_runs_the_step_may_be_run_by_it() -> None:
+    engine = """\
+class Engine:
+    def __init__(self, step):
+        self.step = step
+    def run(self, batches, again=True):
+        for batch in batches:
+            self.step(batch)
+        if again:
+            self.run(batches, False)
+def train(batch):
+    optimizer.zero_grad()
+    criterion(model(batch[0]), batch[1]).backward()
+    optimizer.step()
+engine = Engine(train)
+"""
+    source = script(after="engine.run([(x, y)])\n", setup=engine)
+    found = {one.message for one in migrate_source(source, path="t.py").diagnostics}
+    assert found == {
+        "run() runs the training step, and may be run by it: it calls itself"
+    }

@@ -144,8 +144,14 @@ class Protocol(Walk[Held]):
         if self.events.kinds(qualname).isdisjoint(("backward", "step")):
             # Nothing of the step, such as a function that walks through modules.
             return
-        line = self.program.functions[qualname].line
-        self._fault("AMP031", qualname, line, "the training step calls itself")
+        scope = self.program.functions[qualname]
+        reason = "the training step calls itself"
+        if not any(
+            event.kind in ("backward", "step")
+            for _, event in self.events.direct(qualname)
+        ):
+            reason = f"{scope.name}() runs the training step, and may be run by it: it calls itself"
+        self._fault("AMP031", qualname, scope.line, reason)
 
     def _is_wrapped(self, qualname: str, decorator: str) -> None:
         scope = self.program.functions[qualname]

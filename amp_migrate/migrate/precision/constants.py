@@ -675,7 +675,8 @@ class Constants(Planner):
             self.sigmoids.raise_operand(of)
         except Unclear:
             if self.sigmoids.may_be_one(of, unseen=True):
-                return refusal
+                more = "what it is added to or bounds may be a probability made in half"
+                return Refusal("AMP021", f"{message}, and {more}", line)
             sure = self._is_tensor(at, tensor) or self.remedies.is_tensor(of)
             if not self.remedies.raise_(of, sure, perhaps=True):
                 return refusal
