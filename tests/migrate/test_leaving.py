@@ -1578,6 +1578,52 @@ USE     one.start()
 USE     one.join()
 USE     return done.pop()
 CALL run(out.detach())
+=== a list in a dict that is added to
+USE log = {"h": []}
+USE def keep(h): log["h"] += [h]
+CALL (keep(out.detach()), torch.linalg.svdvals(log["h"][0]))[1]
+=== a dict of a class
+USE class Seen:
+USE     all = {}
+USE     def keep(self, h): self.all["h"] = h
+CALL (Seen().keep(out.detach()), torch.linalg.svdvals(Seen.all["h"]))[1]
+=== an object with items
+USE class Seen:
+USE     def __init__(self): self.all = {}
+USE     def __setitem__(self, key, h): self.all[key] = h
+USE     def __getitem__(self, key): return self.all[key]
+USE seen = Seen()
+CALL (seen.__setitem__("h", out.detach()), torch.linalg.svdvals(seen["h"]))[1]
+=== an object that is gone through
+USE class Seen:
+USE     def __init__(self): self.all = []
+USE     def __iter__(self): return iter(self.all)
+USE seen = Seen()
+CALL (seen.all.append(out.detach()), [torch.linalg.svdvals(h) for h in seen][0])[1]
+=== the values of a dict
+USE kept = {}
+CALL (kept.update(h=out.detach()), torch.linalg.svdvals(list(kept.values())[0]))[1]
+=== objects in a list
+USE class Seen:
+USE     def keep(self, h): self.last = h
+USE all = [Seen()]
+USE def show():
+USE     h = all[0].last
+USE     return torch.linalg.svdvals(h)
+CALL ([one.keep(out.detach()) for one in all], show())[1]
+=== an attribute that a hook sets
+USE def hook(m, given, h): m.seen = h.detach()
+USE model[0].register_forward_hook(hook)
+USE def show():
+USE     h = model[0].seen
+USE     return torch.linalg.svdvals(h)
+CALL show()
+=== named arguments that are handed on
+USE def show(h, k): return torch.linalg.svdvals(h)
+USE def run(**given):
+USE     given.update(k=1)
+USE     return show(**given)
+CALL run(h=out.detach())
 === the largest singular value
 USE
 CALL torch.linalg.matrix_norm(out.detach(), 2)

@@ -311,6 +311,14 @@ class Contents:
     @cached_property
     def _methods(self) -> dict[Place, list[Put]]:
         found: dict[Place, list[Put]] = defaultdict(list)
+        for function, stmt in self._statements():
+            if stmt.kind == "augassign" and isinstance(stmt.value, ir.Display):
+                # log["h"] += [h]
+                for target in stmt.targets:
+                    place = self._holder(target, function)
+                    if place is not None and isinstance(target, ir.Item):
+                        put = Put(stmt.value, function, stmt, target.value, True)
+                        found[place].append(put)
         for name in _INTO_FIRST:
             for function, stmt, call in self.program.calls_named(name):
                 if len(call.args) > 1:
@@ -380,6 +388,15 @@ class Contents:
                     place = self.place(target, function)
                     if place in self._groups:
                         found.add(self._groups[place])
+        for name, one in self.program.classes.items():
+            for stmt in one.body:
+                for target in stmt.targets if stmt.value else ():
+                    if isinstance(target, ir.Name) and stmt.value is not None:
+                        place = self.holder(name, target.id), target.id
+                        if place in self._groups and self._is_container(
+                            stmt.value, ir.top_of(name)
+                        ):
+                            found.add(self._groups[place])
         # ``**parts`` is a dict of each call's own.
         rest = {
             (name, param.name)
@@ -399,6 +416,11 @@ class Contents:
                 return (
                     self.makes_dict(func, function)
                     or self.program.origin(func, function) in _CONTAINERS
+                    or any(
+                        self.program.method(ref.name, "__setitem__") is not None
+                        for ref in self.program.resolve(func, function)
+                        if ref.kind == "class"
+                    )
                 )
         return False
 

@@ -14,6 +14,7 @@ from amp_migrate.analysis.objects.contents import PUTS, Put
 from amp_migrate.analysis.objects.flow import Flow, Made
 from amp_migrate.analysis.objects.forward import MODELS, Forward
 from amp_migrate.analysis.objects.modules import Construction, Modules
+from amp_migrate.analysis.objects.points_to import PointsTo
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.destinations import DEVICE, kind_of
 from amp_migrate.analysis.tables.vocabulary import RUNS_FIRST
@@ -74,6 +75,7 @@ _PLACED = operations("chosen")
 _SAME_ELEMENTS = frozenset(
     f"builtins.{name}" for name in "list tuple set reversed sorted iter".split()
 ) | {"collections.deque", "random.sample", "random.choices", "tqdm.tqdm"}
+_IN_ORDER = frozenset(f"builtins.{name}" for name in "list tuple iter".split())
 _COPIES = frozenset("copy.copy copy.deepcopy".split())
 _NO_TENSORS = frozenset("builtins math numpy os time json logging random re".split())
 """What gives no tensor,"""
@@ -461,10 +463,13 @@ class Traces:
             for on in self.contexts(site.caller):
                 made = At(value or site.call, site.caller, site.stmt, on)
                 found.append((self.is_under(made), made if value else None))
-                for arg in site.call.args if not value and site in hidden else ():
-                    if arg.star == "*":
+                for arg in site.call.args if not value else ():
+                    if arg.star == "*" and site in hidden:
                         # Any of them, for all that is seen here.
                         made = made._replace(expr=arg.value, part=(ANY,))
+                        found.append((self.is_under(made), made))
+                    elif arg.star == "**" and not kind:
+                        made = made._replace(expr=arg.value, part=(name,))
                         found.append((self.is_under(made), made))
         if not kind:  # Of these, each is an expression of its own.
             self._filled[asked] = found
@@ -564,7 +569,8 @@ class Traces:
         if stored is not None:
             return join((self._of(stored), *self._added(at)))
         known: list[Trace] = []
-        for class_name in self.program.instance_classes(expr.value, at.function):
+        classes = self._classes_of(expr, at)
+        for class_name in classes:
             method = self.program.method(class_name, expr.attr)
             if method is not None and self.program.is_property(method):
                 known.append(self._returned(method, self.is_under(at), at.part))
@@ -580,19 +586,45 @@ class Traces:
             # head.register_buffer("mean", h)
             given = self.program.noted(Given).to([], expr.attr, [])
             known += self._of_definitions(given, at)
-        known += self._of_definitions(self._set_on(expr, at.function), at)
+        known += self._of_definitions(self._set_on(expr, at, classes), at)
         known += self._added(at)
         if known:
             return join(known)
         return self._with(at, expr.value, (f".{expr.attr}", *at.part))
 
-    def _set_on(self, expr: ir.Attr, function: str) -> Iterator[Definition]:
-        """What a class, a function or a module of torch is given: ``step.last = h``."""
-        refs = self.program.resolve(expr.value, function)
-        refs |= {Ref("class", ref.name) for ref in refs if ref.kind == "instance"}
+    def _classes_of(self, expr: ir.Attr, at: At) -> frozenset[str]:
+        """The classes of which an object may be that an attribute is asked of: of one out of a list, too."""
+        program, held = self.program, expr.value
+        found = program.instance_classes(held, at.function)
+        if found or not isinstance(held, (ir.Item, ir.Name)):
+            return found
+        if expr.attr not in program.attribute_targets or program.resolve(
+            held, at.function
+        ):
+            return found
+        known = program.noted(PointsTo).of(held, at.function, at.stmt)
+        return frozenset(
+            one.name
+            for one in known
+            if one.kind in ("value", "instance") and one.name in program.classes
+        )
+
+    def _set_on(
+        self, expr: ir.Attr, at: At, classes: frozenset[str]
+    ) -> Iterator[Definition]:
+        """What a class, a function or a module of torch is given: ``step.last = h``. A hook gives it to any
+        of the latter."""
+        refs = self.program.resolve(expr.value, at.function)
+        refs |= {Ref("class", name) for name in classes}
         for holder, made in self.program.attribute_targets.get(expr.attr, ()):
             to = self.program.resolve(holder, made.function)
-            if any(ref.kind != "instance" for ref in refs & to):
+            if not to:
+                within = At(holder, made.function, made.stmt, at.on)
+                inside = self._classes_of(ir.Attr(holder, expr.attr), within)
+                to = frozenset(Ref("class", name) for name in inside)
+            if any(ref.kind != "instance" for ref in refs & to) or (
+                not (refs or to) and made.function in self.hooks
+            ):
                 yield made
 
     def _stored_before(self, at: At) -> At | None:
@@ -670,6 +702,14 @@ class Traces:
         if refs and all(ref.kind == "instance" for ref in refs):
             callees = self.program.callees(call, at.function)
             held += (self._returned(c, self.is_under(at), at.part) for c in callees)
+        for ref in refs if at.part and not _is_field(at.part[0]) else ():
+            # What is taken out of an object, and what a loop over it gives.
+            taken = self.program.method(ref.name, "__getitem__")
+            drawn = self.program.method(ref.name, "__iter__")
+            if ref.kind == "class" and taken is not None:
+                held.append(self._returned(taken, self.is_under(at), at.part[1:]))
+            if ref.kind == "class" and drawn is not None:
+                held.append(self._returned(drawn, self.is_under(at), at.part))
         if held:
             return join(held)
         if at.part and _is_field(at.part[0]) and ir.method_of(call) != "_replace":
@@ -807,6 +847,8 @@ class Traces:
         if name == "_asdict":
             part = tuple(f".{p}" if isinstance(p, str) else p for p in at.part[:1])
             return self._with(at, value, (*part, *at.part[1:]))
+        if name == "values" and at.part:
+            return self._with(at, value, (ANY, *at.part[1:]))
         if name in ("values", "copy"):
             return self._with(at, value, at.part)
         if name == "items" and len(at.part) > 1:
@@ -892,8 +934,13 @@ class Traces:
         if origin in _LOADS:
             return Trace(self._has_saved(at, origin), "?")
         if origin in _SAME_ELEMENTS:
-            found = self._with(at, values[0], at.part or (ANY,))
+            part = at.part or (ANY,)
+            if origin not in _IN_ORDER:
+                part = (ANY, *part[1:])
+            found = self._with(at, values[0], part)
             return found if at.part else _held([found])
+        if origin == "builtins.dict.fromkeys" and len(values) > 1:
+            return self._with(at, values[1], at.part[1:])
         if origin in _COPIES:
             return self._with(at, values[0], at.part)
         if origin in RUNS_FIRST:
