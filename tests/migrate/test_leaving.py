@@ -1613,9 +1613,9 @@ USE     return torch.linalg.svdvals(h)
 CALL ([one.keep(out.detach()) for one in all], show())[1]
 === an attribute that a hook sets
 USE def hook(m, given, h): m.seen = h.detach()
-USE model[0].register_forward_hook(hook)
+USE model.out.register_forward_hook(hook)
 USE def show():
-USE     h = model[0].seen
+USE     h = model.out.seen
 USE     return torch.linalg.svdvals(h)
 CALL show()
 === named arguments that are handed on

@@ -623,7 +623,9 @@ class Traces:
                 inside = self._classes_of(ir.Attr(holder, expr.attr), within)
                 to = frozenset(Ref("class", name) for name in inside)
             if any(ref.kind != "instance" for ref in refs & to) or (
-                not (refs or to) and made.function in self.hooks
+                made.function in self.hooks
+                and not to
+                and all(ref.kind == "made" for ref in refs)
             ):
                 yield made
 
