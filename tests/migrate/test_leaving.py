@@ -954,8 +954,8 @@ for x, y in loader:
 
 UNHELPED = """\
 def show(value):
-    if probe(value).mean().item() > 100:
-        print("large")
+    while probe(value).mean().item() > 100:
+        break
 
 
 for x, y in loader:
@@ -986,7 +986,7 @@ def test_a_use_that_cannot_be_helped_is_told() -> None:
     assert found.code == "AMP020"
     assert "outside of it by a module" in found.message
     assert found.blocker is not None
-    assert found.blocker.text.startswith("if probe(value)")
+    assert found.blocker.text.startswith("while probe(value)")
 
 
 ASKED = """\
