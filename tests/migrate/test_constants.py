@@ -18,6 +18,15 @@ loss = F.mse_loss(out / tau, y) * 1e-12 + out.div(1e-5).abs().mean() * 1e-5
 ---
 loss = F.mse_loss(out.float() / tau, y) * 1e-12 + out.float().div(1e-5).abs().float().mean() * 1e-5
 
+=== a large number that is divided by
+NET
+    h = self.fc2(self.features(x))
+    return h + h / 100000 + torch.cat((h, h), 1)[:, :1] / 1e9
+---
+loss = F.mse_loss(model(x), y)
+---
+return h + h.float() / 100000 + torch.cat((h, h), 1)[:, :1].float() / 1e9
+
 === a tensor in a function of numbers
 LINEAR
 ---
@@ -1133,7 +1142,7 @@ def test_bfloat16_rounds_to_one() -> None:
     "loss",
     [
         "(out * 1e5 * y).sum(1).abs().mean() * 1e-5",
-        "(out / 7e4).abs().mean()",
+        "(7e4 / (out.abs() + 1)).mean() * 1e-5",
         "((out + 1e5) - 1e5).abs().mean()",
     ],
 )
