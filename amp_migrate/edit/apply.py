@@ -50,6 +50,10 @@ _Parts = tuple[list[Statement], list[Statement], list[Statement], list[Statement
 """What goes before a statement, what is hoisted out of it, the statement itself, what goes after."""
 
 
+_IN_PLACE = r"\w_\(|\]\s*=[^=]|[-+*/@%&|^]="
+"""What changes a tensor, in the text of a statement."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Piece:
     """Statements ``first`` .. ``last`` of a block as they are after their edits."""
@@ -167,52 +171,58 @@ class _Editor:
         return self._joined(result)
 
     def _joined(self, statements: list[cst.BaseStatement]) -> list[cst.BaseStatement]:
-        """A block in which islands that follow each other are one, with what is widened between them."""
+        """A block in which islands that follow each other are one, with what is widened between them; and
+        nothing is widened twice."""
         result: list[cst.BaseStatement] = []
         between: list[cst.BaseStatement] = []
         island: cst.With | None = None
         for statement in statements:
-            _, is_island = self.made.get(
-                id(getattr(statement, "body", None)), (0, None)
-            )
-            if island is not None and self._widens(statement):
+            if island is not None and self._is_made(statement, island=False):
                 between.append(statement)
-                continue
-            if is_island and island is not None:
+            elif self._is_made(statement, island=True):
                 assert isinstance(statement, cst.With)
-                above = [*takewhile(self._widens, reversed(result[:-1]))][::-1]
-                island = self._with_more(above, island, between, statement)
-                result[-1], between = island, []
-                continue
-            result += [*between, statement]
-            island = statement if is_island else None  # type: ignore[assignment]
-            between = []
-        return [*result, *between]
+                if island is None:
+                    result.append(statement)
+                    island = statement
+                else:
+                    more = [*between, *_with_lines_above(statement).body.body]
+                    body = self._told_once([*island.body.body, *more], result[:-1])
+                    suite = island.body.with_changes(body=body)
+                    self.made[id(suite)] = suite, True
+                    result[-1] = island = island.with_changes(body=suite)
+                between = []
+            else:
+                result += [*between, statement]
+                island, between = None, []
+        return self._told_once([*result, *between], [])
 
-    def _widens(self, statement: cst.BaseStatement) -> bool:
-        made = self.made.get(id(getattr(statement, "body", None)))
-        return made is not None and not made[1]
+    def _is_made(self, statement: cst.BaseStatement, island: bool) -> bool:
+        _, is_island = self.made.get(id(getattr(statement, "body", None)), (0, None))
+        return is_island is island
 
-    def _with_more(
+    def _told_once(
         self,
-        above: list[cst.BaseStatement],
-        island: cst.With,
-        between: list[cst.BaseStatement],
-        other: cst.With,
-    ) -> cst.With:
-        inner = [*between, *_with_lines_above(other).body.body]
-        body = [*island.body.body]
-        for statement in inner:
-            stands = [*above, *body]
-            if statement in between and any(
-                _says_the_same(stands[at], statement, stands[at + 1 :])
-                for at in range(len(stands))
+        statements: list[cst.BaseStatement],
+        before: list[cst.BaseStatement],
+    ) -> list[cst.BaseStatement]:
+        """Some statements without the lines that widen what is wide already, by them or those ``before``."""
+        result = [*before]
+        above: tuple[cst.EmptyLine, ...] = ()
+        for statement in statements:
+            assert isinstance(
+                statement, (cst.SimpleStatementLine, cst.BaseCompoundStatement)
+            )
+            if above:
+                statement = _with_leading(statement, (*above, *_leading(statement)))
+                above = ()
+            if self._is_made(statement, island=False) and any(
+                _says_the_same(result[at], statement, result[at + 1 :])
+                for at in reversed(range(len(result)))
             ):
-                continue
-            body.append(statement)
-        suite = island.body.with_changes(body=body)
-        self.made[id(suite)] = suite, True
-        return island.with_changes(body=suite)
+                above = tuple(_leading(statement))
+            else:
+                result.append(statement)
+        return result[len(before) :]
 
     def _pieces(
         self,
@@ -717,7 +727,7 @@ def _with_leading(statement: Statement, lines: Iterable[cst.EmptyLine]) -> State
 
 
 def _with_lines_above(island: cst.With) -> cst.With:
-    """A ``with`` statement with what stands above it above the first statement in it."""
+    """A ``with`` statement, what stands above which stands above the first statement in it."""
     first, *others = island.body.body
     assert isinstance(first, (cst.SimpleStatementLine, cst.BaseCompoundStatement))
     lines = (*island.leading_lines, *_leading(first))
@@ -728,7 +738,8 @@ def _with_lines_above(island: cst.With) -> cst.With:
 def _says_the_same(
     before: cst.CSTNode, line: cst.CSTNode, between: Sequence[cst.CSTNode]
 ) -> bool:
-    """Whether ``full_x = ...`` stands already before some statements that do not speak of ``x``."""
+    """Whether ``full_x = ...`` stands already before some statements that do not speak of ``x``, nor change
+    anything in place: it may be a part of ``x``."""
     assert isinstance(line, cst.SimpleStatementLine)
     assign = line.body[0]
     if not isinstance(before, cst.SimpleStatementLine) or not any(
@@ -742,7 +753,9 @@ def _says_the_same(
     )
     root = re.match(r"\w+", value)
     said = " ".join(map(code.code_for_node, between))
-    return root is not None and not re.search(rf"\b{root[0]}\b|\b{name} = ", said)
+    return root is not None and not re.search(
+        rf"\b{root[0]}\b|\b{name} = |{_IN_PLACE}", said
+    )
 
 
 def _lone_call(

@@ -73,6 +73,25 @@ loss = F.mse_loss(model(x), y)
 ---
 kept = kept.scatter_(dim=1, index=place, src=h[:, :2].to(kept.dtype))
 
+=== a parameter made like what may be half
+model = nn.Linear(6, 1).to(device)
+def pick(kept, one):
+    return kept.setdefault("one", one)
+---
+out = model(x)
+out = pick({} if len(loader) else {"one": x.double()}, out)
+loss = F.mse_loss(out, y)
+# the first
+one = nn.Parameter(out.data.new(3).normal_(0, 1), requires_grad=False)
+# the other
+other = nn.Parameter(out.data.new(3).normal_(0, 1), requires_grad=False)
+print((one + other).dtype)
+---
+full_out = out.float() if out.dtype is torch.float16 else out
+one = nn.Parameter(full_out.data.new(3).normal_(0, 1), requires_grad=False)
+# the other
+other = nn.Parameter(full_out.data.new(3).normal_(0, 1), requires_grad=False)
+
 === an attribute of unknown precision
 kind = getattr(torch, "float" + "32")
 class Flow(nn.Module):

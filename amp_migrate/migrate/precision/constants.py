@@ -403,7 +403,8 @@ class Constants(Planner):
                 found = self._raise_operand(at, other, value, line)
             elif self.half.overflows(value) and op == "/" and position:
                 # What becomes of it may be small, as it may be of a product.
-                self._raise_operand(at, other, value, line)
+                if self.dtypes.is_fp32(at.inner(other)):
+                    self._raise_operand(at, other, value, line)
             elif self.half.overflows(value):
                 given = at.inner(operand)
                 masks = op != "/" and (abs(value) >= _SENTINEL or _is_mask(other))

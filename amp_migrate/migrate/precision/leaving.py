@@ -537,7 +537,7 @@ class Leaving:
             if steps is None or not (off == "fp32" or self.remedies.dtypes.is_fp32(at)):
                 if product and self._own_region(function, stmt):
                     return None
-                sure = tensor and value in firm
+                sure = (tensor and value in firm) or _is_on_device(value)
                 widened = self.remedies.raised(function, stmt, value, sure)
                 if widened:
                     found += [(value, edit) for _, edit in widened]

@@ -203,7 +203,7 @@ class Remedies:
     def _base(self, expr: ir.Expr, function: str) -> ir.Name | ir.Attr | ir.Item | None:
         """The local variable that an expression has its dtype from, or a numbered element of one, or an
         attribute that is set somewhere."""
-        keeps = operations("first", "turns")
+        keeps = operations("first", "new", "turns")
         while not isinstance(expr, ir.Name):
             match expr:
                 case ir.Attr() if (view := dtype_table.view_of(expr)) is not None:
@@ -218,9 +218,16 @@ class Remedies:
                     kind_of(self.program, a.value, function) == DEVICE for a in args
                 ):
                     expr = value
-                case ir.Call(func=ir.Attr(attr=attr)) if attr.endswith("_"):
-                    # A copy would be changed in its place.
-                    return None
+                case ir.Call(func=ir.Attr(value=value, attr=attr)) if attr.endswith(
+                    "_"
+                ):
+                    is_new = isinstance(value, ir.Call) and (
+                        ir.method_of(value) in operations("new")
+                    )
+                    if not is_new and not makes_new(self.program, function, value):
+                        # A copy would be changed in its place.
+                        return None
+                    expr = value
                 case ir.Call(
                     func=ir.Attr(value=value, attr=attr) as func, args=args
                 ) if attr in keeps and all(
