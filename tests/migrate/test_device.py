@@ -1290,3 +1290,76 @@ def test_a_default_type_of_the_cpu_moves_nothing() -> None:
         text = f"{source}torch.set_default_tensor_type(torch.{kind})\n"
         found = migrate_source(text, path="train.py").diagnostics
         assert [one.code for one in found] == codes
+
+
+_FACTORY = """\
+import sys
+def place(net, gpus):
+    if len(gpus) > 0:
+        net.to(gpus[0])
+    return net
+def define(size, gpus):
+    net = nn.Linear(8, size)
+    return place(net, gpus)
+class Base:
+    def __init__(self, gpus):
+        self.gpus = gpus
+        self.device = torch.device("cuda:0") if gpus else torch.device("cpu")
+class Model(Base):
+    def __init__(self, gpus, trains):
+        Base.__init__(self, gpus)
+        self.net = define(3, gpus=self.gpus)
+        if trains:
+            self.criterion = nn.CrossEntropyLoss()
+            self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+    def forward(self):
+        self.out = self.net(self.x)
+    def test(self):
+        with torch.no_grad():
+            self.forward()
+    def backward(self, y):
+        self.loss = self.criterion(self.out, y)
+        self.loss.backward()
+    def step(self, y):
+        self.forward()
+        self.optimizer.zero_grad()
+        self.backward(y)
+        self.optimizer.step()
+class Other(Base):
+    def __init__(self, gpus):
+        Base.__init__(self, gpus)
+        self.net = define(2, gpus=self.gpus)
+        print(self.net)
+def main():
+    trains = len(sys.argv) < 9
+    gpus = [0] if torch.cuda.is_available() else []
+    model = {"one": Model, "other": Other}["one"](gpus, trains)
+    for x, y in data:
+        model.x = x.to(model.device)
+        if trains:
+            model.step(y.to(model.device))
+        else:
+            model.test()
+main()
+"""
+
+
+def test_what_a_factory_moves_is_another_module_each_time() -> None:
+    """Another class may call it later. Without an optimizer, an object computes as before."""
+    source = HEAD.replace("import argparse\n", "") + _FACTORY
+    result = migrate_source(source, path="train.py").output
+    born = """\
+            self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+            self.scaler = torch.amp.GradScaler(
+                "cuda", enabled=next(self.net.parameters()).device.type == "cuda"
+            )
+"""
+    assert born in result
+    first = 'self.scaler = torch.amp.GradScaler("cuda", enabled=False)\n'
+    assert f"{first}        Base.__init__(self, gpus)\n" in result
+    check_runs(source, result)
+    # Nobody sees when it is called again with the same module.
+    kept = source.replace("    net = nn.Linear(8, size)\n", "").replace(
+        "define(size, gpus):", "define(size, gpus, net=nn.Linear(8, 3)):"
+    )
+    assert switch(kept) == "AMP041"

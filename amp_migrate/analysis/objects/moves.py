@@ -340,14 +340,25 @@ class Moves:
     def own(self, function: str, birth: ir.Stmt) -> tuple[list[Move], bool]:
         """The moves of the modules that an optimizer trains; whether those modules are known."""
         trained = [*self._trained(function, birth)]
-        whole = self._modules(trained)
-        around = [one for expr, place in trained for one in self._around(expr, place)]
-        held, trains = _Sites(whole + around), _Sites(whole)
+        held, trains = self._held(trained)
         own = []
         for move, moved, beside in self._moved if trained else ():
             if self._meet(moved, held) or self._meet(beside, trains):
                 own.append(move)
         return own, bool(trained)
+
+    def may_be_trained(
+        self, expr: ir.Expr, place: Place, function: str, birth: ir.Stmt
+    ) -> bool:
+        """Whether an expression may stand for a module, or a part of one, that an optimizer trains."""
+        held, _ = self._held([*self._trained(function, birth)])
+        return self._meet(self._modules([(expr, place)]), held)
+
+    def _held(self, trained: list[tuple[ir.Expr, Place]]) -> tuple[_Sites, _Sites]:
+        """What is trained and what holds that, and the former alone."""
+        whole = self._modules(trained)
+        around = [one for expr, place in trained for one in self._around(expr, place)]
+        return _Sites(whole + around), _Sites(whole)
 
     @cached_property
     def _moved(self) -> list[tuple[Move, list[Object], list[Object]]]:

@@ -269,7 +269,7 @@ class Devices:
         where it was put."""
         if not all(
             is_over(self.program, move.function, move.stmt, place)
-            or self._is_made_and_moved(move, place)
+            or self._is_made_and_moved(move.receiver, move.function, move.stmt, place)
             for move in moves
         ):
             return None
@@ -346,18 +346,47 @@ class Devices:
         seen = self._translated(expr, at, line, place, 0)
         return None if seen is None else ir.render(seen.expr)
 
-    def _is_made_and_moved(self, move: Move, place: Place) -> bool:
-        """Whether a function that is left when a place is come to moves what it makes: each run of it
-        another one."""
-        if move.receiver is None or ir.is_top(move.function):
+    def _is_made_and_moved(
+        self,
+        moved: ir.Expr | None,
+        function: str,
+        stmt: ir.Stmt,
+        place: Place,
+        asked: tuple[str, ...] = (),
+    ) -> bool:
+        """Whether a function that is left when a place is come to moves what it makes, or is given that by
+        such a one: each run of it another one."""
+        program = self.program
+        if moved is None or ir.is_top(function) or function in asked:
             return False
-        moved = self.points_to.of(move.receiver, move.function, move.stmt)
-        return (
-            bool(moved)
-            and all(
-                one.kind == "value" and one.function == move.function for one in moved
+        if any(function == f for f, _ in leading_to(program, place)):
+            return False
+        found = self.points_to.of(moved, function, stmt)
+        if found and all(o.kind == "value" and o.function == function for o in found):
+            return True
+        if (
+            not isinstance(moved, ir.Name)
+            or not program.is_param(function, moved.id)
+            or program.definitions(function, moved.id)
+            or function in program.escaping
+        ):
+            return False
+        given = [
+            (self.points_to.argument(site, moved.id), site)
+            for site in program.call_sites.get(function, ())
+        ]
+        return bool(given) and all(
+            one is not None
+            and (
+                self._is_made_and_moved(
+                    one, site.caller, site.stmt, place, (*asked, function)
+                )
+                or is_over(program, site.caller, site.stmt, place)
+                or not self.moves.may_be_trained(
+                    one, (site.caller, site.stmt, ()), place.function, place.stmt
+                )
             )
-            and all(move.function != f for f, _ in leading_to(self.program, place))
+            for one, site in given
         )
 
     def _have_same_instances(self, one: str, other: str) -> bool:

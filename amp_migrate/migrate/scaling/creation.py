@@ -42,6 +42,9 @@ class Traveller(Protocol):
     def chosen(self) -> Traveller | None:
         """What carries the dtype that a scaler depends on."""
 
+    def begin_off(self, init: str, slot: Slot) -> None:
+        """Give each object a switch that is off, before anything else of it is made."""
+
     def place(self, function: str, edit: Edit) -> None:
         """Plan an edit of the file that a function stands in."""
 
@@ -295,15 +298,26 @@ class Births:
             if outer.kind in ("for", "while"):
                 break
             branch = birth.path[: len(outer.path)], birth.path[len(outer.path)][0]
-            if outer.kind in _CHOICES and any(
-                not _is_within(path, *branch)
+            asked = [
+                path
                 for path in self._asked_for(function, birth, outer)
-            ):
+                if not _is_within(path, *branch)
+            ]
+            if outer.kind in _CHOICES and asked:
+                if not any(asked) and self._is_alone_in_init(function, birth):
+                    # Without an optimizer, other methods compute as before.
+                    self.travel.begin_off(function, birth.slot)
+                    return birth
                 if self._asks_within(function, outer):
                     self._begin_off(function, birth)
                     return birth
                 birth = replace(birth, stmt=outer, path=outer.path)
         return birth
+
+    def _is_alone_in_init(self, function: str, birth: Birth) -> bool:
+        """Whether an object gets an optimizer there when it is made, and nowhere else."""
+        made = [other for other in self.travel.births if other.slot == birth.slot]
+        return _is_init(function) and len(made) == 1 and not birth.slot.is_many
 
     def _begin_off(self, function: str, birth: Birth) -> None:
         """A switch that is made in a branch, used there, and asked for behind it, is off before."""
