@@ -35,6 +35,13 @@ class Given:
             holder, name, value = (call.argument(i, "") for i in range(3))
             if holder is not None:
                 self._add(holder, name, Definition(function, stmt, value))
+        for function, stmt, call in program.calls_named("update"):
+            match call.func:
+                case ir.Attr(value=ir.Attr(value=holder, attr="__dict__")):
+                    for arg in call.args:
+                        made = Definition(function, stmt, arg.value)
+                        if arg.name is not None:
+                            self._add(holder, ir.Const(arg.name), made)
         self._to_any_tensor: list[Definition] = []
         """What becomes the data of tensors of which it is not in sight which they are."""
         self.to_variables: dict[tuple[str, str], list[Definition]] = defaultdict(list)
@@ -47,7 +54,12 @@ class Given:
                         if value is None or not _keeps(value, of):
                             self._add_data(of, made)
                     case ir.Item(
-                        value=ir.Attr(value=holder, attr="_buffers" | "_parameters"),
+                        value=ir.Attr(
+                            value=holder, attr="_buffers" | "_parameters" | "__dict__"
+                        )
+                        | ir.Call(
+                            func=ir.Name(id="vars"), args=(ir.Arg(value=holder),)
+                        ),
                         key=name,
                     ):
                         self._add(holder, name, made)

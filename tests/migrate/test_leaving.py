@@ -1600,6 +1600,23 @@ USE     def __init__(self): self.all = []
 USE     def __iter__(self): return iter(self.all)
 USE seen = Seen()
 CALL (seen.all.append(out.detach()), [torch.linalg.svdvals(h) for h in seen][0])[1]
+=== what is in the __dict__ of an object
+USE class Seen: pass
+USE seen = Seen()
+USE def keep(h):
+USE     seen.__dict__["a"] = h
+USE     vars(seen)["b"] = h
+USE     seen.__dict__.update(c=h)
+CALL (keep(out.detach()), sum(torch.linalg.svdvals(h) for h in (seen.a, seen.b, seen.c)))[1]
+=== a name that is put together
+USE class Seen: pass
+USE seen = Seen()
+USE def keep(name, h): setattr(seen, name, h)
+CALL (keep("h", out.detach()), torch.linalg.svdvals(getattr(seen, "h")))[1]
+=== a dict that makes its lists
+USE import collections
+USE kept = collections.defaultdict(list)
+CALL (kept["h"].append(out.detach()), [np.linalg.pinv(h.cpu().numpy()) for h in kept["h"]][0])[1]
 === the values of a dict
 USE kept = {}
 CALL (kept.update(h=out.detach()), torch.linalg.svdvals(list(kept.values())[0]))[1]

@@ -935,6 +935,14 @@ class Traces:
         name = origin.rsplit(".", 1)[-1]
         if origin in _LOADS:
             return Trace(self._has_saved(at, origin), "?")
+        if origin == "collections.defaultdict" and at.part:
+            if self.program.origin(values[0], at.function) in _COLLECTIONS:
+                return _NOTHING
+        if origin == "builtins.getattr":
+            match values:
+                case [of, ir.Const(value=str(word)), *default]:
+                    asked: list[ir.Expr] = [ir.Attr(of, word), *default]
+                    return join(self._with(at, one, at.part) for one in asked)
         if origin in _SAME_ELEMENTS:
             part = at.part or (ANY,)
             if origin not in _IN_ORDER:
