@@ -205,6 +205,8 @@ ABORTS = {
         CLIP + "    if 1e9 <= norm.item():\n        raise ValueError(norm)\n",
         "AMP025",
     ),
+    "an integer": (CLIP + "    print(int(norm))\n", "AMP025"),
+    "a histogram": (CLIP + "    print(norm.reshape(1).histc(4))\n", "AMP025"),
     "a large norm, assert": (CLIP + "    assert norm < 1e9, norm\n", "AMP025"),
     "a large norm, else": (
         CLIP

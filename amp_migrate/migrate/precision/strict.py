@@ -16,6 +16,11 @@ _ANOMALY = re.compile(
     r"torch\.autograd\.(anomaly_mode\.)?(set_detect_anomaly|detect_anomaly)"
     r"|torch\._C\._set_anomaly_enabled"
 )
+_RAISES = re.compile(
+    r"builtins\.int|math\.(floor|ceil|trunc)|numpy\.histogram|matplotlib\.pyplot\.hist|wandb\.Histogram"
+    r"|torch\.(histc|histogram|multinomial)"
+)
+"""What takes no infinities, nor does `round` to an integer, or a method of the latter."""
 _FINITE = frozenset("isfinite isnan isinf".split())
 _NOWHERE: frozenset[str] = frozenset()
 _EXITS = (("exit",), ("quit",), ("sys", "exit"), ("os", "_exit"), ("os", "abort"))
@@ -49,6 +54,11 @@ def of_aborts(
     """
     ends = _ends_of_training(program, function, trained)
     for stmt in program.statements(function):
+        for call in calls_of(stmt):
+            what = _raising(call, program, function)
+            if what is not None and _is_of_gradients(what, program, function):
+                message = f"{ir.last_of(call.func)}() raises on the infinities that a scaler expects"
+                return Refusal("AMP025", message, stmt.line)
         aborting = _aborting(stmt, ends)
         if stmt.value is None or not aborting:
             continue
@@ -62,6 +72,26 @@ def of_aborts(
             )
             return Refusal("AMP025", message, stmt.line)
     return None
+
+
+def _raising(call: ir.Call, program: Program, function: str) -> ir.Expr | None:
+    """What a call takes that must be finite."""
+    origin = program.origin(call.func, function) or ""
+    taken = call.args[0].value if call.args else None
+    if isinstance(call.func, ir.Attr) and not origin:
+        if call.func.attr not in ("histc", "multinomial"):
+            return None
+        taken = call.func.value
+    elif not _RAISES.fullmatch(origin) and (
+        origin != "builtins.round" or len(call.args) > 1
+    ):
+        return None
+    if taken is None or any(
+        isinstance(inner, ir.Operation) and inner.op in _COMPARISONS
+        for inner in ir.walk(taken)
+    ):
+        return None
+    return taken
 
 
 def _ends_of_training(
