@@ -12,6 +12,7 @@ from amp_migrate.program.names import Definition
 
 _REGISTERS = {"register_buffer": "tensor", "register_parameter": "param"}
 """Methods that give a module a tensor, and what the argument is called."""
+_TENSORS = ("Parameter", "Tensor", "Buffer")
 _KEEPING = frozenset("+ - * /".split())
 
 
@@ -51,7 +52,10 @@ class Given:
                 made = Definition(function, stmt, value, index)
                 match target:
                     case ir.Attr(value=of, attr="data"):
-                        if value is None or not _keeps(value, of):
+                        if (value is None or not _keeps(value, of)) and not (
+                            is_object(program, of, function)
+                            or _is_of_library(program, of, function)
+                        ):
                             self._add_data(of, made)
                     case ir.Item(
                         value=ir.Attr(
@@ -112,6 +116,28 @@ class Given:
                 self._to_any_tensor.append(made)
         if not known:
             self._to_any_tensor.append(made)
+
+
+def is_object(program: Program, expr: ir.Expr, function: str) -> bool:
+    """Whether an expression is an object of a class of the program that is no kind of tensor."""
+    classes = program.instance_classes(expr, function)
+    return bool(classes) and not any(
+        base == "?" or base.endswith(_TENSORS)
+        for class_name in classes
+        for base in program.external_bases(class_name)
+    )
+
+
+def _is_of_library(program: Program, expr: ir.Expr, function: str) -> bool:
+    """Whether it is an object of another library's class: a node of a configuration."""
+    refs = program.resolve(expr, function)
+    return bool(refs) and all(
+        ref.kind == "made"
+        and not ref.name.startswith("torch.")
+        and ref.name.rpartition(".")[2][:1].isupper()
+        and not ref.name.endswith(_TENSORS)
+        for ref in refs
+    )
 
 
 def _keeps(value: ir.Expr, tensor: ir.Expr) -> bool:

@@ -423,3 +423,44 @@ def test_objects_are_not_states() -> None:
     }.items():
         before, _ = training("", f' torch.save({saved}, "c.pt")\n')
         assert left_alone(before, head=OPENING) == code
+
+
+ENGINES = """\
+class Engine:
+    def __init__(self):
+        self.optimizer = None
+        self.nets, self.opts = {}, {}
+    def register(self, name, net, opt):
+        self.nets[name] = net
+        self.opts[name] = opt
+    def run(self):
+        for x, y in data:
+            self.step(x, y)
+        for name in list(self.nets):
+            torch.save({"opt": self.opts[name].state_dict()}, name)
+class Plain(Engine):
+    def __init__(self, net, optimizer):
+        super().__init__()
+        self.net, self.optimizer = net, optimizer
+        self.register("net", net, optimizer)
+    def step(self, x, y):
+        self.optimizer.zero_grad()
+        loss = criterion(self.net(x), y)
+        loss.backward()
+        self.optimizer.step()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+Plain(model, optimizer).run()
+"""
+WITHOUT = """\
+class Other(Engine):
+    def __init__(self, net, opt):
+        super().__init__()
+        self.register("other", net, opt)
+def later(net, opt):
+    Other(net, opt).run()
+"""
+
+
+def test_what_saves_for_objects_that_get_no_scaler() -> None:
+    assert "self.scaler.state_dict()" in migrated(ENGINES)
+    assert left_alone(ENGINES + WITHOUT) == "AMP012"

@@ -1254,3 +1254,36 @@ for _ in range(3):
 """
     (found,) = migrate_source(source).diagnostics
     assert "may be a probability made in half" in found.message
+
+
+@pytest.mark.parametrize(
+    ("held", "cast"),
+    [
+        ("class Split:\n    def __init__(self):\n        self.data = train\n", False),
+        ("from yacs.config import CfgNode\nc = CfgNode()\nc.data = CfgNode()\n", False),
+        ("def put(x, y):\n    x.data = y\nput(train, train)\n", True),
+    ],
+)
+def test_data_that_no_tensor_has(held: str, cast: bool) -> None:
+    source = f"""\
+import torch
+from torch import nn
+from sets import train
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+{held}class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(3, 3)
+        self.weights = nn.Parameter(torch.ones(3))
+    def forward(self, x):
+        noise = torch.rand_like(self.weights)
+        return self.net(x) - torch.log(noise + 1e-12)
+net = Block().to(device)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(3):
+    opt.zero_grad()
+    net(torch.randn(4, 3, device=device)).mean().backward()
+    opt.step()
+"""
+    output = migrate_source(source).output
+    assert ("noise.float()" in output) is cast and "autocast" in output

@@ -179,15 +179,6 @@ class Remedies:
         """Whether a value is shown to be a tensor, of whatever dtype: it can be cast."""
         return self.dtypes.is_fp32(at) or self.tensors.is_tensor(at)
 
-    def is_object(self, expr: ir.Expr, function: str) -> bool:
-        """Whether an expression is an object of a class of the program that is no kind of tensor."""
-        classes = self.program.instance_classes(expr, function)
-        return bool(classes) and not any(
-            base == "?" or base.endswith(("Parameter", "Tensor", "Buffer"))
-            for class_name in classes
-            for base in self.program.external_bases(class_name)
-        )
-
     def raise_(self, at: Made, tensor: bool, perhaps: bool = False) -> bool:
         """Plan what makes an operand fp32, as `raised` tells; whether there is that."""
         raised = self.raised(at.function, at.stmt, at.expr, tensor, perhaps)

@@ -14,6 +14,7 @@ from amp_migrate.edit.edits import Recast, Upcast
 from amp_migrate.migrate.precision.casts import Casts
 from amp_migrate.migrate.precision.remedies import Planner, Remedies
 from amp_migrate.program import ir
+from amp_migrate.program.given import is_object
 from amp_migrate.program.names import Definition
 
 _SAY_THEIR_DTYPE = operations("integers").union("float item tolist numpy size".split())
@@ -79,7 +80,7 @@ class Stores(Planner):
     def _keeps_dtype(self, function: str, stmt: ir.Stmt, tensor: ir.Expr) -> bool:
         """``u.data = v`` gives a tensor that lasts another one: whether that is as wide as with AMP off,
         where need be by a cast."""
-        if stmt.value is None or self.remedies.is_object(tensor, function):
+        if stmt.value is None or is_object(self.program, tensor, function):
             return True
         value = Made(stmt.value, function, stmt)
         if self._is_like(value, tensor):

@@ -12,6 +12,7 @@ from itertools import takewhile
 
 from amp_migrate.analysis.objects.availability import root_of
 from amp_migrate.analysis.objects.collections import path_of
+from amp_migrate.analysis.objects.concrete import Concrete
 from amp_migrate.analysis.objects.holders import Holders
 from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
 from amp_migrate.analysis.paths.association import Scaler, Scalers
@@ -233,7 +234,11 @@ class Travel:
 
     def of_held(self, slot: Slot, receiver: ir.Expr, function: str) -> str:
         """The same, of a slot that may be the attribute of any object."""
-        return self._of_slot(slot, receiver, function)
+        found = self._of_slot(slot, receiver, function)
+        own = self.program.self_class(function)
+        if slot.key is not None and own is not None:
+            self._refuse_without(found.removeprefix(f"{own[0]}."), function)
+        return found
 
     def _of_slot(self, slot: Slot, expr: ir.Expr, function: str) -> str:
         aliases = self._aliased()
@@ -276,6 +281,32 @@ class Travel:
         if ir.file_of(slot.owner) != ir.file_of(function):
             return self._imported(expr, function, name)
         return name
+
+    def _refuse_without(self, switch: str, function: str) -> None:
+        """Raise `Blocked` where a method also runs on objects that are given no such optimizer, and so no
+        switch as an attribute, but hold others."""
+        program = self.program
+        givers = {
+            own[1]
+            for slot, name in self.names.items()
+            if (slot.kind, slot.key, name) == ("attribute", None, switch)
+            for made in program.attribute_definitions(slot.owner, slot.name)
+            if made.value != ir.Const(None)
+            if (own := program.self_class(made.function)) is not None
+        }
+        if not givers:
+            return
+        facts = program.functions[function]
+        for class_name in sorted(program.noted(Concrete).classes_of(function)):
+            name = program.classes[class_name].name
+            made_by = [
+                stmt
+                for _, stmt in program.mentioning(name)
+                if stmt.kind not in ("classdef", "import", "importfrom")
+            ]
+            if made_by and givers.isdisjoint(program.bases(class_name)):
+                message = f"{facts.name}() runs on {name}, too, which gets no scaler"
+                raise refused("AMP012", message, facts.line)
 
     def _takes_out(self, expr: ir.Expr, function: str) -> bool:
         """Whether an expression is an element of a collection, or an attribute of a namespace."""
