@@ -110,6 +110,10 @@ OWN = {
         SGD,
         'for g in opt.param_groups:\n        nn.utils.clip_grad_norm_(g["params"], 1.0)',
     ),
+    "the optimizer's groups, in one expression": (
+        SGD,
+        "print(sum(p.grad.norm().item() for g in opt.param_groups for p in g['params']))",
+    ),
     "groups with and without decay": (
         "decay = [p for p in model.parameters() if p.dim() > 1]\n"
         "rest = [p for p in model.parameters() if p.dim() <= 1]\n"
@@ -303,6 +307,10 @@ OTHERS = {
     "the groups of another optimizer": (
         f"other = make().to(device)\nadam = torch.optim.Adam(other.parameters())\n{SGD}",
         'for g in adam.param_groups:\n        nn.utils.clip_grad_norm_(g["params"], 1.0)',
+    ),
+    "the groups of another optimizer, in one expression": (
+        f"other = make().to(device)\nadam = torch.optim.Adam(other.parameters())\n{SGD}",
+        "print([p.grad for g in adam.param_groups for p in g['params']])",
     ),
     "what a helper is given elsewhere": (
         "def chosen(net):\n    return [p for p in net.parameters() if p.requires_grad]\n"

@@ -947,6 +947,15 @@ class Coverage:
             if isinstance(inner, ir.Comprehension) and any(
                 name == expr for t in inner.targets for name in ir.walk(t)
             ):
+                for target, iterable in zip(
+                    inner.targets, inner.iterables, strict=True
+                ):
+                    # p for group in optimizer.param_groups for p in group["params"]
+                    if target == expr:
+                        drawn = self._of(iterable, function, stmt, depth + 1)
+                        if drawn.groups:
+                            tests = map(test_of, inner.conditions)
+                            return chosen_by(drawn, tests, inner.conditions)
                 return self._joined(inner.iterables, function, stmt, depth)
         owner = program.owner(expr.id, function)
         if owner is None:
