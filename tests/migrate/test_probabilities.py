@@ -11,6 +11,26 @@ from amp_migrate.api import migrate_paths, migrate_source
 from amp_migrate.core.options import Options
 
 MIGRATED = cases("""\
+=== a parameter beside what another object calls its data
+class Report:
+    def __init__(self):
+        self.data = {"train": {}}
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 1)
+        self.gain = nn.Parameter(torch.full((1,), 0.9))
+    def forward(self, x):
+        return torch.sigmoid(self.layer(x)) * self.gain
+report = Report()
+model = Net().to(device)
+BCE
+---
+loss = criterion(model(x), y)
+report.data["train"]["loss"] = loss.item()
+---
+return torch.sigmoid(self.layer(x).float()) * self.gain
+
 === an entropy of a layer of softmax, and an epsilon of the command line
 import argparse
 parser = argparse.ArgumentParser()
