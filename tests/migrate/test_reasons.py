@@ -1291,3 +1291,31 @@ engine = Engine(train)
     assert found == {
         "run() runs the training step, and may be run by it: it calls itself"
     }
+
+
+def test_what_wraps_the_step_is_not_what_it_wraps() -> None:
+    """Though one variable stands for both, one after the other."""
+    wrapped = """\
+class Plain:
+    def run(self, batch):
+        optimizer.zero_grad()
+        criterion(model(batch[0]), batch[1]).backward()
+        optimizer.step()
+class Doubling:
+    def __init__(self, inner):
+        self.inner = inner
+    def run(self, batch):
+        self.inner.run((batch[0] * 2, batch[1]))
+runner = Plain()
+runner = Doubling(runner)
+"""
+    source = script(after="runner.run((x, y))\n", setup=wrapped)
+    result = migrate_source(source, path="train.py")
+    assert result.diagnostics == ()
+    assert result.output.count("scaler.step(optimizer)") == 2
+    # One in another: which of them an inner one is, is not told apart.
+    twice = source.replace(
+        "runner = Doubling(runner)\n", "runner = Doubling(runner)\n" * 2
+    )
+    (found,) = {one.message for one in migrate_source(twice, path="t.py").diagnostics}
+    assert "calls itself" in found

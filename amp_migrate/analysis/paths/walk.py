@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from amp_migrate.analysis.objects.live import Live
+from amp_migrate.analysis.objects.points_to import PointsTo
 from amp_migrate.analysis.paths.events import CALLS, Event, Events
 from amp_migrate.analysis.paths.suppressed_exceptions import is_guarded, swallows
 from amp_migrate.core.effort import spend
@@ -613,15 +614,40 @@ class Walk(ABC, Generic[Held]):
         yield states, self.events.of(function, stmt)
 
     def _call(self, event: Event, state: State[Held]) -> set[State[Held]]:
-        called = [c for c in self.events.brought(event) if self._can_run(c)]
+        others = {c for c in event.callees if self._is_wrapped_by(event, c)}
+        called = [
+            c
+            for c in self.events.brought(event)
+            if self._can_run(c) and c not in others
+        ]
         after: set[State[Held]] = set()
-        if event.maybe or len(called) < len(event.callees):
+        if event.maybe or len(called) < len(event.callees) - len(others):
             after.add(state)
         for callee in called:
             entered = State(state.held, self._decided(event, callee))
             found = self._called(callee, entered)
             after |= {State(s.held, state.known) for s in found}
         return after
+
+    def _is_wrapped_by(self, event: Event, callee: str) -> bool:
+        """Whether a method that is being run is none of what it is called on here: of what an object wraps,
+        ``trainer = Wrapper(trainer)``, which a variable stands for no more."""
+        scope, call = self.program.functions[callee], event.call
+        if callee not in self._active or call is None or scope.class_name is None:
+            return False
+        if not isinstance(call.func, ir.Attr) or call.func.attr != scope.name:
+            return False
+        at, program = self._active[-1], self.program
+        own = program.self_class(at)
+        receiver = call.func.value
+        if own is not None and receiver == ir.Name(own[0]):
+            return False
+        objects = program.noted(PointsTo).whole(receiver, at)
+        return bool(objects) and all(
+            one.name in program.classes
+            and program.method(one.name, scope.name) != callee
+            for one in objects
+        )
 
     def _decided(self, event: Event, callee: str) -> frozenset[Known]:
         """The tests of a function that a call decides by the constants it gives: ``run(model, None)``."""
