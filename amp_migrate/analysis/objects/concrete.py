@@ -14,7 +14,9 @@ from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.link import CallSite, Program
 
-_LOOKUPS = "__mro__ mro __base__ __bases__ MethodType __get__ __func__".split()
+_LOOKUPS = (
+    "__mro__ mro __base__ __bases__ MethodType __get__ __func__ new_class".split()
+)
 _NAMES = "__name__ __qualname__ __module__".split()
 _TAKE = ("builtins.getattr", "builtins.vars")
 _TAKERS = "getattr setattr vars __dict__".split()
@@ -261,7 +263,10 @@ class Concrete:
     @cached_property
     def _is_dynamic(self) -> bool:
         """Whether something may look a method up by another class than that of the object."""
-        if self.program.mentioning(*_LOOKUPS):
+        if self.program.mentioning(*_LOOKUPS) or any(
+            self._may_derive(call, function)
+            for function, _, call in self.program.calls_named("type")
+        ):
             return True
         for _, stmt in self.program.mentioning("super", "__class__"):
             taken = [inner for inner in parts_of(stmt) if isinstance(inner, ir.Attr)]
@@ -282,6 +287,16 @@ class Concrete:
                 if isinstance(whose, ir.Attr) and whose.attr == "__class__":
                     return True
         return False
+
+    def _may_derive(self, call: ir.Call, function: str) -> bool:
+        """Whether ``type(name, bases, members)`` may make a class that derives from one of this program."""
+        bases = call.argument(1, "bases")
+        if isinstance(bases, ir.Display):
+            found = [self.program.resolve(one, function) for one in bases.items]
+            return not all(found) or any(
+                ref.kind == "class" for ref in set().union(*found)
+            )
+        return bases is not None
 
     def _are_tied(self, family: frozenset[str], apart: Collection[str]) -> bool:
         """Whether something gives objects of a family what others have, or a method of one class to others;
