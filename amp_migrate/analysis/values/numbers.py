@@ -39,8 +39,8 @@ _PYTHON_LIMITS = {
 
 _SCALARS = ("torch.tensor", "torch.as_tensor", "torch.scalar_tensor")
 _MOST_CHANGES = 4
-_MOST_OF_WHOLE = 4_000
-"""States of a search of a whole program, whose answer saves one of each of its parts."""
+_MOST_OF_WHOLE = 1_500
+"""States of a search of a whole program, where one of fewer is cut: its answer saves one of each part."""
 _FOLDS: dict[str, Callable[..., float]] = {
     "builtins.float": float,
     "builtins.int": float,
@@ -113,7 +113,11 @@ class Numbers:
         self._known = program.noted(_Known)[half, most]
         self._options = program.noted(_Options)
         whole = program.whole
-        self._whole = None if whole is None else Numbers(whole, half, _MOST_OF_WHOLE)
+        self._of_whole = [
+            Numbers(whole, half, most)
+            for most in (MOST_STATES, _MOST_OF_WHOLE)
+            if whole is not None
+        ]
 
     def one(self, expr: ir.Expr, function: str) -> float | None:
         """A number that an expression may be, one that half precision does not have rather than another."""
@@ -136,10 +140,11 @@ class Numbers:
 
     def are_unheld(self, expr: ir.Expr, function: str) -> bool:
         """Whether an expression may be a number that half precision does not have."""
-        whole = self._whole
-        if whole is not None and not whole.are_unheld(expr, function):
-            # Where less is done, it is none, either.
+        for whole in self._of_whole:
+            if whole.are_unheld(expr, function):
+                break
             if (expr, function) not in whole._known.cut:
+                # Where less is done, it is none, either.
                 return False
         return any(map(self.half.lacks, self.all(expr, function)))
 
