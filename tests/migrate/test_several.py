@@ -1616,6 +1616,8 @@ for i, (x, y) in enumerate(data):
     [
         ("criterion(out, y)", "+=", ""),
         ("criterion(out, y)", "-=", ""),
+        ("criterion(out, y)", "= loss +", ""),
+        ("criterion(out, y)", "= loss *", "AMP012"),
         ("criterion(out, y)", "= ", "AMP012"),
         ("criterion(out, y)", "*=", "AMP012"),
         ("criterion(out.detach(), y)", "+=", "AMP012"),

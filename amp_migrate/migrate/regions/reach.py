@@ -445,6 +445,14 @@ def _cuts_off(stmt: ir.Stmt) -> bool:
 
 
 def _adds(stmt: ir.Stmt) -> bool:
+    """``loss += more``, ``loss = loss + more``."""
+    match stmt:
+        case ir.Stmt(
+            kind="assign",
+            targets=(target,),
+            value=ir.Operation(op="+", operands=(first, _)),
+        ):
+            return first == target
     return stmt.kind == "augassign" and stmt.op in ("+", "-")
 
 
