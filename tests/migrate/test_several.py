@@ -1632,7 +1632,9 @@ def test_what_a_sum_begins_with_gets_gradients(first: str, op: str, code: str) -
         assert "for group in opt_b.param_groups" in migrated(source)
 
 
-@pytest.mark.parametrize("number", ("out.size(0)", "len(out)", "out.shape[0]"))
+@pytest.mark.parametrize(
+    "number", ("out.size(0)", "len(out)", "out.shape[0]", "x[out.sum(1) > 9].sum()")
+)
 def test_a_number_of_a_tensor_gets_no_gradients(number: str) -> None:
     first = f"criterion(critic(x[:, :3]), y) * {number}"
     source = LATER.replace("FIRST", first).replace("OP", "+=")

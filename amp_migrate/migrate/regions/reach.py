@@ -12,6 +12,7 @@ from amp_migrate.analysis.objects.modules import Modules
 from amp_migrate.analysis.objects.optimizers import Birth, Slot
 from amp_migrate.analysis.paths.loops import Backward
 from amp_migrate.analysis.paths.ownership import Ownership
+from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.migrate.regions.regions import Regions, Run
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, parts_of
@@ -472,6 +473,9 @@ def _uncut(
             return
         case ir.Call(func=ir.Name("len")):
             return
+        case ir.Operation(op=op) if op in dtype_table.COMPARISONS:
+            return
     yield expr
-    for child in ir.children(expr):
+    inside = (expr.value,) if isinstance(expr, ir.Item) else ir.children(expr)
+    for child in inside:
         yield from _uncut(child, cuts)
