@@ -465,3 +465,22 @@ def test_scripts_that_share_a_loop_keep_their_checkpoints_alike(tmp_path: Path) 
     assert left == []
     for name in ("main.py", "more.py"):
         assert '"scaler": scaler.state_dict()' in written[name]
+
+
+def test_a_file_that_cannot_be_read_may_call_what_it_speaks_of(tmp_path: Path) -> None:
+    """To import it alone calls nothing."""
+    broken = "from engine import train{}\ny = y.cuda(async=True)\n"
+    for number, (more, is_left) in enumerate(
+        (("", False), ("\ntrain(1, 2, 3)", True), (" as fit\nfit(1, 2, 3)", True))
+    ):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        for name, text in (("net.py", NET), ("engine.py", ENGINE), ("main.py", MAIN)):
+            (folder / name).write_text(text)
+        (folder / "old.py").write_text(broken.format(more))
+        (folder / "pyproject.toml").touch()
+        report = migrate_paths([folder], write=True)
+        found = [one.message for r in report.results for one in r.diagnostics]
+        assert bool(found) is is_left
+        assert all("train() is also used in old.py" in message for message in found)
+        assert ("scaler" in (folder / "engine.py").read_text()) is not is_left

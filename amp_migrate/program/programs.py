@@ -58,15 +58,19 @@ class ProgramSources:
     """How black is configured for each file, where that cannot be looked up when it is asked for."""
 
     def mentions(self, name: str, file: str) -> str | None:
-        """A file that could not be read as a program, and speaks of a function of another file."""
-        word = re.compile(rf"\b{re.escape(name)}\b")
+        """A file that could not be read as a program, and speaks of a function of another file: to import it
+        under its own name alone calls nothing."""
+        word = re.compile(
+            rf"^(?!\s*(?:from\s+[\w.]+\s+)?import\b(?!.*\bas\b)).*\b{re.escape(name)}\b", re.M
+        )
         path = Path(file)
         module = path.parent.name if path.stem == "__init__" else path.stem
         for unread, text in self.unread.items():
             targets = scan_imports(text).targets
             if any(module in target.split(".") for target in targets):
                 if word.search(text):
-                    return unread
+                    root = "" if self.layout is None else self.layout.root
+                    return seen_from(root, unread) if root else unread
         return None
 
 

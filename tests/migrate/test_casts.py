@@ -92,6 +92,22 @@ one = nn.Parameter(full_out.data.new(3).normal_(0, 1), requires_grad=False)
 # the other
 other = nn.Parameter(full_out.data.new(3).normal_(0, 1), requires_grad=False)
 
+=== beside what is half where something else is
+NET
+    h = self.features(x)
+    kept = [anchors(h.shape[0], h.dtype), h][1]
+    return torch.quantile(self.fc2(kept).squeeze(1), 0.5)
+def anchors(n, dtype):
+    kind = np.float32
+    if dtype == torch.float16:
+        kind = np.float16
+    return torch.from_numpy(np.zeros(n, dtype=kind))
+import numpy as np
+---
+loss = model(x) ** 2
+---
+return torch.quantile(self.fc2(kept).squeeze(1).float(), 0.5)
+
 === an attribute of unknown precision
 kind = getattr(torch, "float" + "32")
 class Flow(nn.Module):

@@ -281,6 +281,7 @@ class Remedies:
                 if word == "half"
                 else not _only_compares(stmt, word)
             )
+            and not self._goes_along(stmt, function)
             for word in (*_HALVES, "half")
             for function, stmt in program.mentioning(word)
         ) or any(
@@ -289,6 +290,18 @@ class Remedies:
             for expr in (*(p.default for p in function.params), *function.decorators)
             if expr is not None
         )
+
+    def _goes_along(self, stmt: ir.Stmt, function: str) -> bool:
+        """Whether a statement runs where something is half already: ``if dtype == torch.float16:``."""
+        for outer in self.program.control(function).around(stmt.path):
+            match outer:
+                case ir.Stmt(
+                    kind="if",
+                    value=ir.Operation(op="==" | "is", operands=operands),
+                ) if stmt.path[len(outer.path)][0] == "body":
+                    if any(ir.last_of(one) in (*_HALVES, "half") for one in operands):
+                        return True
+        return False
 
     def _makes_half(self, stmt: ir.Stmt, function: str) -> bool:
         """Whether a statement says ``x.half()`` or ``torch.half``."""
