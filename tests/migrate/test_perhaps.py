@@ -128,10 +128,11 @@ PERHAPS = {
     "an attribute of one of two kinds of object": f"""\
  class Trainer:
      def __init__(self, trains):
++        self.scaler = torch.amp.GradScaler("cuda", enabled=False)
          self.trains = trains
          if trains:
              self.opt = {SGD}
-+        self.scaler = BORN
++            self.scaler = BORN
      def go(self, x, y):
 -        loss = criterion(model(x), y)
 +        with torch.autocast(
