@@ -50,8 +50,8 @@ _Parts = tuple[list[Statement], list[Statement], list[Statement], list[Statement
 """What goes before a statement, what is hoisted out of it, the statement itself, what goes after."""
 
 
-_IN_PLACE = r"\w_\(|\]\s*=[^=]|[-+*/@%&|^]="
-"""What changes a tensor, in the text of a statement."""
+_MAY_CHANGE = r"\w_\(|\]\s*=[^=]|[-+*/@%&|^]=|(?<![\w.])[^\W\d]\w*\("
+"""What changes a tensor in place, or calls what may bind a variable anew, in the text of a statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -751,10 +751,10 @@ def _says_the_same(
     name, value = (
         code.code_for_node(node) for node in (assign.targets[0].target, assign.value)
     )
-    root = re.match(r"\w+", value)
+    variable = value.rpartition(" else ")[2]
     said = " ".join(map(code.code_for_node, between))
-    return root is not None and not re.search(
-        rf"\b{root[0]}\b|\b{name} = |{_IN_PLACE}", said
+    return variable.isidentifier() and not re.search(
+        rf"\b{variable}\b|\b{name} = |{_MAY_CHANGE}", said
     )
 
 

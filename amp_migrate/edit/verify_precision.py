@@ -96,7 +96,11 @@ class _Opener(ast.NodeTransformer):
             result += [*unused.values(), *(assign for _, assign in pending), stmt]
             pending, unused = [], {}
             # It stays what it is for statements that do not speak of what it is made of.
-            wide = {n: x for n, x in wide.items() if said.isdisjoint(_names_in(x))}
+            wide = {
+                name: x
+                for name, x in wide.items()
+                if isinstance(x, ast.Name) and x.id not in said
+            }
         return [*result, *unused.values(), *(assign for _, assign in pending)]
 
     def _hoisted(self, stmt: ast.stmt) -> str:

@@ -61,7 +61,8 @@ class ProgramSources:
         """A file that could not be read as a program, and speaks of a function of another file: to import it
         under its own name alone calls nothing."""
         word = re.compile(
-            rf"^(?!\s*(?:from\s+[\w.]+\s+)?import\b(?!.*\bas\b)).*\b{re.escape(name)}\b", re.M
+            rf"^(?!\s*(?:from\s+[\w.]+\s+)?import\b(?!.*\bas\b)).*\b{re.escape(name)}\b",
+            re.M,
         )
         path = Path(file)
         module = path.parent.name if path.stem == "__init__" else path.stem

@@ -298,7 +298,9 @@ class Remedies:
                 case ir.Stmt(
                     kind="if",
                     value=ir.Operation(op="==" | "is", operands=operands),
-                ) if stmt.path[len(outer.path)][0] == "body":
+                ) if (
+                    stmt.path[len(outer.path)][0] == "body"
+                ):
                     if any(ir.last_of(one) in (*_HALVES, "half") for one in operands):
                         return True
         return False
