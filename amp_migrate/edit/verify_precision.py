@@ -138,7 +138,9 @@ def _widened(value: ast.expr) -> ast.expr | None:
     match value:
         case ast.IfExp(orelse=ast.Name() | ast.Attribute()):
             pass
-        case ast.IfExp(orelse=ast.Subscript(ast.Name(), ast.Constant() | ast.Tuple())):
+        case ast.IfExp(
+            orelse=ast.Subscript(ast.Name(), ast.Constant() | ast.Tuple() | ast.Name())
+        ):
             pass
         case _:
             return None

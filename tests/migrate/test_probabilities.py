@@ -11,6 +11,34 @@ from amp_migrate.api import migrate_paths, migrate_source
 from amp_migrate.core.options import Options
 
 MIGRATED = cases("""\
+=== a dict out of a model in a dict of models
+class Head(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.sigmoid = nn.Linear(6, 1), nn.Sigmoid()
+        self.outputs = {}
+    def forward(self, x):
+        for i in range(2):
+            self.outputs[("disp", i)] = self.sigmoid(self.layer(x))
+        return self.outputs
+models = {}
+models["depth"] = Head().to(device)
+models["mask"] = Head().to(device)
+model = nn.ModuleList([models["depth"], models["mask"]])
+def shown(x):
+    found = {}
+    found["x"] = x
+    return found
+---
+outputs = models["depth"](x)
+outputs["mask"] = models["mask"](x)
+outputs.update(shown(x))
+outputs["seen/{}".format(len(outputs))] = 1
+mask = outputs["mask"]["disp", 0]
+loss = nn.BCELoss()(mask, y) + outputs["disp", 0].mean()
+---
+self.outputs[("disp", i)] = self.sigmoid(self.layer(x).float())
+
 === a parameter beside what another object calls its data
 class Report:
     def __init__(self):

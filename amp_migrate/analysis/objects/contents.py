@@ -190,13 +190,17 @@ class Contents:
                 ]
         return found
 
-    def put_into(self, expr: ir.Expr, function: str) -> list[Put]:
-        """What is put into what a variable or attribute holds."""
+    def put_into(
+        self, expr: ir.Expr, function: str, of_dict: bool = False
+    ) -> list[Put]:
+        """What is put into what a variable or attribute holds; ``of_dict``: that is known to be a dict, be it
+        seen to be made or not."""
         place = self.place(expr, function)
         group = None if place is None else self._groups.get(place)
         if group is None:
             return []
-        stores = self._stores.get(group, []) if group in self._containers else []
+        known = of_dict or group in self._containers
+        stores = self._stores.get(group, []) if known else []
         return self._puts.get(group, []) + stores
 
     def together(self, place: Place | None) -> frozenset[Place]:

@@ -201,7 +201,9 @@ class Remedies:
                     expr = view
                 case ir.Item(value=value) if is_part(expr):
                     expr = value
-                case ir.Item(value=ir.Name(id=held), key=key) if _is_number(key):
+                case ir.Item(value=ir.Name(id=held), key=key) if isinstance(
+                    key, ir.Name
+                ) or _is_number(key):
                     return (
                         expr if self.program.owner(held, function) == function else None
                     )

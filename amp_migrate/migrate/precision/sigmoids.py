@@ -242,7 +242,7 @@ class Sigmoids(Planner):
                 if at.index >= len(items):
                     raise self._lost(at)
                 self._squash(Made(items[at.index], at.function, at.stmt))
-            case ir.Display(kind="list" | "tuple", items=items):
+            case ir.Display(kind="list" | "tuple" | "dict", items=items):
                 for item in items:
                     self._squash(at.inner(item))
             case ir.Item(value=value, key=ir.Const(value=str(word))):
@@ -300,11 +300,15 @@ class Sigmoids(Planner):
                 if not made or any(one.index is not None for one in made):
                     raise self._lost(at)
                 entries = [e for m in made for e in self._entries(m, word, depth + 1)]
-                for put in self.flow.contents.put_into(at.expr, at.function):
-                    if put.spread or not isinstance(put.key, ir.Const):
+                contents = self.flow.contents
+                for put in contents.put_into(at.expr, at.function, of_dict=True):
+                    value = Made(put.value, put.function, put.stmt)
+                    if put.spread:
+                        entries += self._entries(value, word, depth + 1)
+                    elif put.key == ir.Const(word):
+                        entries.append(value)
+                    elif not _is_another(put.key, word):
                         raise self._lost(at)
-                    if put.key == ir.Const(word):
-                        entries.append(Made(put.value, put.function, put.stmt))
                 return entries
             case ir.Call(func=func, args=args):
                 if self.program.origin(func, at.function) == "builtins.dict":
@@ -312,7 +316,12 @@ class Sigmoids(Planner):
                         raise self._lost(at)
                     given = [arg.value for arg in args if arg.name == word]
                     return [at.inner(value) for value in given]
-                callees = self.program.callees(at.expr, at.function)
+                callees = list(self.program.callees(at.expr, at.function))
+                for module in self.modules.of(func, at.function) or ():
+                    for ref in self.program.resolve(module.call.func, module.function):
+                        callees.append(self.program.method(ref.name, "forward") or "")
+                if "" in callees:
+                    raise self._lost(at)
                 returned = [self.flow.returned(callee, None) for callee in callees]
                 if returned and all(returned):
                     return [
@@ -618,6 +627,23 @@ class Sigmoids(Planner):
     def _lost(at: Made) -> Unclear:
         message = "the sigmoid before BCELoss, which must run in fp32, was not found"
         return Unclear(message, at.stmt.line)
+
+
+def _is_another(key: ir.Expr | None, word: str) -> bool:
+    """Whether a key is never the one that is asked for: another constant, several, ``("disp", 0)``, or a
+    text that begins otherwise, ``f"loss/{i}"``."""
+    match key:
+        case ir.Const(value=value):
+            return value != word
+        case ir.Display(kind="tuple"):
+            return True
+        case ir.Operation(
+            op="joinedstr" | "+", operands=(ir.Const(value=str(begin)), *_)
+        ):
+            return not word.startswith(begin)
+        case ir.Call(func=ir.Attr(value=ir.Const(value=str(text)), attr="format")):
+            return not word.startswith(text.partition("{")[0])
+    return False
 
 
 def _layers(call: ir.Call) -> ir.Expr:
