@@ -1640,3 +1640,33 @@ def test_a_number_of_a_tensor_gets_no_gradients(number: str) -> None:
     source = LATER.replace("FIRST", first).replace("OP", "+=")
     for given in (source, source.replace(" * out.detach().abs().mean()", "")):
         assert "for group in opt_a.param_groups" in migrated(given)
+
+
+EITHER = LATER.replace(
+    "    out = model(x)\n",
+    "    if i % 2:\n        out = FIRST\n    else:\n        out = OTHER\n",
+).replace(
+    "    loss = FIRST\n", "    loss = criterion(out, y) / y.max().add(1).item()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "code"),
+    [
+        ("model(x)", "model(x * 2)", ""),
+        ("wrapped(x)", "wrapped(x * 2)", ""),
+        ("model(x)", "torch.eye(4, 3, device=device, requires_grad=True)", "AMP012"),
+        ("model(x)", "torch.argmax(model(x), 1)[:, None] * x[:, :3]", "AMP012"),
+    ],
+)
+def test_what_both_arms_of_an_if_read_gets_gradients(
+    first: str, other: str, code: str
+) -> None:
+    source = "tail = nn.Identity()\nwrapped = nn.Sequential(model, tail)\n" + EITHER
+    source = source.replace("FIRST", first).replace("OTHER", other).replace("OP", "+=")
+    if code:
+        assert left_alone(source) == code
+    else:
+        result = migrated(source)
+        assert "for group in opt_b.param_groups" in result
+        assert "for group in opt_a.param_groups" not in result

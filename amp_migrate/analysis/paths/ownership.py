@@ -8,6 +8,7 @@ from itertools import pairwise
 from amp_migrate.analysis.objects.coverage import Coverage, Way
 from amp_migrate.analysis.objects.held import Identity
 from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
+from amp_migrate.analysis.objects.points_to import PointsTo
 from amp_migrate.analysis.paths.events import Event, Events
 from amp_migrate.analysis.paths.identity import Identities
 from amp_migrate.analysis.paths.parts import parts_of
@@ -262,7 +263,26 @@ class Ownership:
                         self._always_run(expr, function, p) for p in parts
                     ):
                         found.add(one)
+        if not found and isinstance(expr, ir.Name):
+            for part, at, where in self._in_row(expr, function, stmt):
+                found |= self.runs(part, at, where)
         return found
+
+    def _in_row(
+        self, expr: ir.Expr, function: str, stmt: ir.Stmt
+    ) -> list[tuple[ir.Expr, str, ir.Stmt]]:
+        """The modules of which ``nn.Sequential(a, b)`` is made, and where that is: it runs all of them."""
+        made = self.program.noted(PointsTo).whole(expr, function, stmt)
+        return [
+            (arg.value, one.function, one.stmt)
+            for one in made[:1]
+            if len(made) == 1 and one.stmt is not None and not one.fields
+            if isinstance(one.expr, ir.Call)
+            and self.program.origin(one.expr.func, one.function)
+            == "torch.nn.Sequential"
+            for arg in one.expr.args
+            if not arg.star
+        ]
 
     def _always_run(self, expr: ir.Expr, function: str, part: str) -> bool:
         """Whether the forward of a module of this program runs a part of it in any case."""

@@ -29,6 +29,7 @@ _NUMBERS = frozenset("shape size dim ndim numel nelement dtype device".split())
 """What of a tensor is a number, of which it gets no gradients."""
 
 _MAY_BE_LEFT_OUT = frozenset("if for while try trystar match".split())
+_LEAVES = ("raise", "return", "continue", "break")
 _SEVERAL_VALUES = frozenset({"if", "and", "or"})
 
 Place = tuple[str, int, int]
@@ -85,20 +86,23 @@ class Reach:
         statements = list(self._statements(backward, runs))
         found: set[Slot] = set()
         if any(_cuts_off(stmt) for _, stmt, _ in statements):
-            for stmt in self._spine(backward):
-                found |= self._mentioned(backward.function, stmt, alone=True)
-            return frozenset(found)
+            function = backward.function
+            needed = self.forward.reads_of(backward.receiver, function)
+            return frozenset(self._fed(self._before(backward), function, needed)[0])
         for function, stmt, always in statements:
             if always:
                 found |= self._mentioned(function, stmt, alone=True)
         return frozenset(found)
 
-    def _spine(self, backward: Backward) -> Iterator[ir.Stmt]:
-        """The statements above a backward of which its loss is made in any case, and by nothing that cuts
-        gradients off: what is added to it later takes none away."""
-        function = backward.function
-        needed = self.forward.reads_of(backward.receiver, function)
-        for stmt in reversed(self._before(backward)):
+    def _fed(
+        self, body: Sequence[ir.Stmt], function: str, needed: set[str]
+    ) -> tuple[set[Slot], set[str], bool]:
+        """The optimizers that get gradients by statements of which a loss is made in any case, and by nothing
+        that cuts gradients off: what is added to it later takes none away. And what it is made of above
+        them, and whether all of them could be followed.
+        """
+        found: set[Slot] = set()
+        for stmt in reversed(body):
             written = self.forward.writes(stmt, function) & needed
             if not written or all(
                 _adds(inner)
@@ -106,23 +110,38 @@ class Reach:
                 if self.forward.writes(replace(inner, blocks=()), function) & needed
             ):
                 continue
+            if stmt.kind == "if":
+                arms = [
+                    self._fed(block, function, needed)
+                    for block in _arms(stmt)
+                    if not block or block[-1].kind not in _LEAVES
+                ]
+                if arms:
+                    found |= set.intersection(*(slots for slots, _, _ in arms))
+                    needed = set.intersection(*(above for _, above, _ in arms))
+                if not arms or not all(goes_on for _, _, goes_on in arms):
+                    return found, needed, False
+                continue
             if stmt.kind not in ("assign", "annassign"):
-                return
-            needed -= written
+                return found, needed, False
+            needed = needed - written
             called = self._called(function, stmt, set(), True)
-            if not _chooses(stmt) and not any(
-                map(_cuts_off, (stmt, *(inner for _, inner, _ in called)))
-            ):
-                needed |= self._read_by(stmt, function)
-                yield stmt
+            if not _chooses(stmt) and not any(_cuts_off(one) for _, one, _ in called):
+                needed |= self._read_by(stmt, function, _CUTS_OFF | _NUMBERS)
+                for inner in () if stmt.value is None else _uncut(stmt.value):
+                    if isinstance(inner, (ir.Name, ir.Attr, ir.Item)):
+                        found |= self.ownership.runs(inner, function, stmt)
+        return found, needed, True
 
-    def _read_by(self, stmt: ir.Stmt, function: str) -> set[str]:
-        """The variables that a statement mentions, but for numbers of theirs."""
+    def _read_by(
+        self, stmt: ir.Stmt, function: str, cuts: Collection[str] = _NUMBERS
+    ) -> set[str]:
+        """The variables that a statement mentions, but for ``cuts`` of theirs: numbers, unless told otherwise."""
         if stmt.kind not in ("assign", "annassign") or stmt.value is None:
             return self.forward.uses(stmt, function)
         return {
             variable
-            for inner in _uncut(stmt.value, _NUMBERS)
+            for inner in _uncut(stmt.value, cuts)
             if isinstance(inner, (ir.Name, ir.Attr))
             if (variable := self.forward.variable(inner, function)) is not None
         }
@@ -445,6 +464,12 @@ def _cuts_off(stmt: ir.Stmt) -> bool:
     return any(ir.says(expr, _CUTS_OFF) for expr in stmt.exprs)
 
 
+def _arms(stmt: ir.Stmt) -> list[tuple[ir.Stmt, ...]]:
+    """The ways through an ``if``, that past it included."""
+    bodies = {block.field: block.body for block in stmt.blocks}
+    return [bodies.get("body", ()), bodies.get("orelse", ())]
+
+
 def _adds(stmt: ir.Stmt) -> bool:
     """``loss += more``, ``loss = loss + more``."""
     match stmt:
@@ -472,6 +497,8 @@ def _uncut(
         case ir.Attr(attr=attr) if attr in cuts:
             return
         case ir.Call(func=ir.Name("len")):
+            return
+        case ir.Call(func=ir.Attr(attr=attr)) if attr in cuts:
             return
         case ir.Operation(op=op) if op in dtype_table.COMPARISONS:
             return
