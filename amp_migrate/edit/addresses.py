@@ -22,7 +22,7 @@ def steps_to(
     nowhere else.
     """
     kinds = _SIMPLE
-    if in_test and stmt.kind == "if" and stmt.path[-1] != ("orelse", 0):
+    if in_test and stmt.kind == "if" and not stmt.is_elif:
         kinds = frozenset(("if",))
     if stmt.kind not in kinds or stmt.value is None:
         return None

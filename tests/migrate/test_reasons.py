@@ -459,6 +459,21 @@ PRECISION = {
         around(body="if h.type() == 'torch.cuda.FloatTensor':\n    h = h + torch.ones(3).cuda()"),
         "AMP020",
     ),
+    "the type of an element that may not be there": (
+        around(
+            body="kept = [h]\nfor i in range(2):\n"
+            "    if i < len(kept) and kept[i].type() == h.type():\n        h = h + 1"
+        ),
+        "AMP020",
+    ),
+    "the type of an attribute that may not be there": (
+        around(
+            "from elsewhere import make\n",
+            "if hasattr(self, 'kept') and self.kept.type() == h.type():\n    h = h + 1\n"
+            "self.kept = make(h)",
+        ),
+        "AMP020",
+    ),
     "the type of what is fp32": (
         around(body="if isinstance(x, torch.cuda.FloatTensor):\n    x = x + torch.ones(3).cuda()"),
         "plain",

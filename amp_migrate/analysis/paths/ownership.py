@@ -272,7 +272,8 @@ class Ownership:
         self, expr: ir.Expr, function: str, stmt: ir.Stmt
     ) -> list[tuple[ir.Expr, str, ir.Stmt]]:
         """The modules of which ``nn.Sequential(a, b)`` is made, and where that is: it runs all of them."""
-        made = self.program.noted(PointsTo).whole(expr, function, stmt)
+        points_to = self.program.noted(PointsTo)
+        made = points_to.whole(expr, function, stmt, closed=True)
         return [
             (arg.value, one.function, one.stmt)
             for one in made[:1]

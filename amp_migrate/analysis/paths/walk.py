@@ -642,7 +642,7 @@ class Walk(ABC, Generic[Held]):
         receiver = call.func.value
         if own is not None and receiver == ir.Name(own[0]):
             return False
-        objects = program.noted(PointsTo).whole(receiver, at)
+        objects = program.noted(PointsTo).whole(receiver, at, closed=True)
         return bool(objects) and all(
             one.name in program.classes
             and program.method(one.name, scope.name) != callee

@@ -95,7 +95,10 @@ class Remedies:
         steps = steps_to(stmt, operand, in_test=True)
         if steps is None:
             return None
-        if stmt.kind == "if" and any(_may_be_skipped(e, operand) for e in stmt.exprs):
+        guarded = stmt.kind == "if" and any(
+            _may_be_skipped(test, operand) for test in stmt.exprs
+        )
+        if guarded:
             tensor, perhaps = False, True
         if self.dtypes.is_fp32(at):
             return [(function, Upcast(stmt.path, steps))]
@@ -110,7 +113,7 @@ class Remedies:
             base = operand
         if base is None or not (tensor or perhaps) or rebinds(at):
             return None
-        if self._is_chosen(stmt, base):
+        if self._is_chosen(stmt, base) or (guarded and _may_be_absent(stmt, base)):
             return None
         if not isinstance(base, ir.Name) and self._may_set(stmt, base, function):
             return None
@@ -346,6 +349,14 @@ def _may_be_skipped(test: ir.Expr, operand: ir.Expr) -> bool:
         and any(one is operand for late in inner.operands[1:] for one in ir.walk(late))
         for inner in ir.walk(test)
     )
+
+
+def _may_be_absent(stmt: ir.Stmt, base: ir.Expr) -> bool:
+    """Whether a guard may ask whether there is something: ``i < len(xs) and xs[i].dtype == ...``."""
+    asked = any(
+        ir.last_of(call.func) in ("hasattr", "getattr") for call in calls_of(stmt)
+    )
+    return isinstance(base, ir.Item) or (isinstance(base, ir.Attr) and asked)
 
 
 def changed_by(stmt: ir.Stmt) -> Iterator[ir.Expr]:

@@ -136,7 +136,7 @@ class Reach:
     def _read_by(
         self, stmt: ir.Stmt, function: str, cuts: Collection[str] = _NUMBERS
     ) -> set[str]:
-        """The variables that a statement mentions, but for ``cuts`` of theirs: numbers, unless told otherwise."""
+        """The variables that a statement mentions, but for ``cuts`` of theirs."""
         if stmt.kind not in ("assign", "annassign") or stmt.value is None:
             return self.forward.uses(stmt, function)
         return {
