@@ -1363,3 +1363,42 @@ def test_what_a_factory_moves_is_another_module_each_time() -> None:
         "define(size, gpus):", "define(size, gpus, net=nn.Linear(8, 3)):"
     )
     assert switch(kept) == "AMP041"
+
+
+_BESIDE = """\
+def fit(net, opt, cuda):
+    for x, y in data:
+        if cuda:
+            x, y = x.cuda(), y.cuda()
+        opt.zero_grad()
+        loss = criterion(net(x), y)
+        loss.backward()
+        opt.step()
+small = nn.Linear(8, 3)
+opt = torch.optim.SGD(small.parameters(), lr=0.1)
+for x, y in data:
+    opt.zero_grad()
+    loss = criterion(small(x), y)
+    loss.backward()
+    opt.step()
+large = nn.Linear(8, 3)
+if torch.cuda.is_available():
+    large = large.cuda()
+opt_large = torch.optim.SGD(large.parameters(), lr=0.1)
+fit(large, opt_large, torch.cuda.is_available())
+"""
+
+
+def test_what_is_fed_to_another_model_does_not_move_this_one() -> None:
+    source = HEAD.replace("import argparse\n", "") + _BESIDE
+    result = migrate_source(source, path="train.py")
+    (found,) = result.diagnostics
+    assert (found.code, found.place.text) == ("AMP005", "loss.backward()")
+    assert found.place.line > source[: source.index("small")].count("\n")
+    assert result.output.count(".step(") == 2 and "scaler.step(opt)" in result.output
+    # One variable for both: its switch is off for the model that stays.
+    one = source.replace("opt_large", "opt")
+    result = migrate_source(one, path="train.py")
+    assert result.diagnostics == ()
+    assert 'enabled=next(small.parameters()).device.type == "cuda"' in result.output
+    check_runs(one, result.output)
