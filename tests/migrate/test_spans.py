@@ -785,7 +785,7 @@ def turn(a, b):
 h = next(iter([model(x)])).view(-1, 3, 3)
 loss = (turn(h, h + torch.eye(3, device=device)) * h).mean()
 ---
-u, s, v = torch.svd(full_H[i])
+u, s, v = torch.svd(full_H)
 
 === an attribute that is None at first
 class Masked(nn.Module):
