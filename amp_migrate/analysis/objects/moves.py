@@ -348,12 +348,10 @@ class Moves:
         return own, bool(trained)
 
     def is_in_sight(self, function: str, birth: ir.Stmt) -> bool:
-        """Whether all modules that an optimizer trains are variables, and it is seen where they are made."""
+        """Whether all modules that an optimizer trains are known, and where they are made."""
         trained = [*self._trained(function, birth)]
         return bool(trained) and all(
-            isinstance(expr, ir.Name)
-            and self.points_to.whole(expr, *place, closed=True)
-            for expr, place in trained
+            self.points_to.whole(expr, *place, closed=True) for expr, place in trained
         )
 
     def may_be_trained(

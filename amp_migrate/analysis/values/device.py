@@ -106,9 +106,8 @@ class Devices:
             return Undecided(True, "nothing here is moved to an accelerator")
         own, known = self.moves.own(function, birth)
         kinds = {move.kind for move in reaching}
-        fed = "module" in kinds and "setting" not in kinds
-        if known and not own and fed and ir.is_top(function):
-            # In a script, what is moved beside those modules is fed to them.
+        if known and not own and "module" in kinds and "setting" not in kinds:
+            # What is moved beside those modules is fed to them.
             if self.moves.is_in_sight(function, birth) and self._moves_others_only():
                 return self._unmoved(place)
         decided = self._by_own(own, place) if own else self._by_others(known, place)
