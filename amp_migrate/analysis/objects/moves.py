@@ -347,13 +347,6 @@ class Moves:
                 own.append(move)
         return own, bool(trained)
 
-    def is_in_sight(self, function: str, birth: ir.Stmt) -> bool:
-        """Whether all modules that an optimizer trains are known, and where they are made."""
-        trained = [*self._trained(function, birth)]
-        return bool(trained) and all(
-            self.points_to.whole(expr, *place, closed=True) for expr, place in trained
-        )
-
     def may_be_trained(
         self, expr: ir.Expr, place: Place, function: str, birth: ir.Stmt
     ) -> bool:

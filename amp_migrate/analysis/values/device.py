@@ -105,11 +105,6 @@ class Devices:
         if not reaching:
             return Undecided(True, "nothing here is moved to an accelerator")
         own, known = self.moves.own(function, birth)
-        kinds = {move.kind for move in reaching}
-        if known and not own and "module" in kinds and "setting" not in kinds:
-            # What is moved beside those modules is fed to them.
-            if self.moves.is_in_sight(function, birth) and self._moves_others_only():
-                return self._unmoved(place)
         decided = self._by_own(own, place) if own else self._by_others(known, place)
         moved = [move for move in own if move in reaching]
         if known and not own:
