@@ -330,6 +330,8 @@ def test_what_a_module_found_by_its_name_makes_and_moves_is_asked(
         "import_module('nets.' + options.model)",
         "import_module(f'nets.{options.model}')",
         "__import__(options.model)",
+        "import_module(options.net or os.listdir('nets')[0])",
+        "import_module(sorted(os.listdir(folder))[0])",
     ),
 )
 def test_what_may_be_imported_by_an_option_is_part_of_the_program(
@@ -363,8 +365,9 @@ def test_what_may_be_imported_by_an_option_is_part_of_the_program(
             import torch.nn as nn
             sys.path.append(os.path.join(os.path.dirname(__file__), "nets"))
             parser = argparse.ArgumentParser()
-            parser.add_argument("--model", default="plain")
+            parser.add_argument("--{'net' if 'listdir' in found else 'model'}", default="plain")
             options = parser.parse_args()
+            folder = "nets/"
             model = {found}.get_model().cuda()
             optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
             for x, y in [(torch.randn(4, 8).cuda(), torch.tensor([0, 1, 2, 0]).cuda())]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 
 from amp_migrate.analysis.paths.closures import called_first
 from amp_migrate.analysis.paths.loops import Note, Refusal, TrainingLoop
@@ -272,7 +273,24 @@ def _plan_cluster(
     planner.forget(good)
     together = joined(*good)
     planner.plan(together)
-    return [together, *(group for group in groups if group.refusal is not None)]
+    left_alone = [group for group in groups if group.refusal is not None]
+    if together.refusal is not None and planner.never_meet(good):
+        # The ways of one are none of another.
+        apart = [joined(group) for group in good]
+        for group in apart:
+            planner.plan(group)
+        if _are_elsewhere(apart):
+            return [*apart, *left_alone]
+        planner.forget(apart)
+    return [together, *left_alone]
+
+
+def _are_elsewhere(groups: Sequence[Group]) -> bool:
+    """Whether some groups are planned, and each has edits in statements of a file's own that no other has."""
+    places = [{(file, e.path[:1]) for file, e in group.edits} for group in groups]
+    return all(group.refusal is None for group in groups) and all(
+        one.isdisjoint(other) for one, other in combinations(places, 2)
+    )
 
 
 def _refusals(

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from itertools import combinations
 from pathlib import PurePath
 from typing import NoReturn
 
@@ -287,6 +288,20 @@ class Planner:
         ):
             return []
         return found
+
+    def never_meet(self, groups: Sequence[Group]) -> bool:
+        """Whether groups are those of one class each, of which a run has objects of one only."""
+        concrete = self.program.noted(Concrete)
+        classes = [
+            [concrete.classes_of(loop.function) for loop in group.loops]
+            for group in groups
+        ]
+        each = [frozenset().union(*its) for its in classes]
+        return (
+            all(its and all(its) for its in classes)
+            and all(one.isdisjoint(other) for one, other in combinations(each, 2))
+            and concrete.is_alone(frozenset().union(*each))
+        )
 
     def _clears_first(self, group: Group) -> bool:
         """Whether each step uses no gradients but those of its own function, and nothing touches these that

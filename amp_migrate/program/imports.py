@@ -17,6 +17,10 @@ _BY_NAME = re.compile(
 )
 """The name is ``said``, or begins so where that is not the ``whole``, or is ``found`` at run time."""
 _DEFAULT = re.compile(r"\bdefault\s*=\s*([\"'])([A-Za-z_][\w.]*)\1")
+_LISTS = re.compile(
+    r"\b(?:listdir|scandir|iter_modules|walk_packages)\(\s*\[?\s*(?:([\"'])(?P<said>[\w./]+)\1|(?P<held>\w+))"
+)
+"""What looks for the modules of a folder: its path is ``said``, or ``held`` by a variable."""
 _INSERTS = re.compile(r"\bsys\.path(?:\.insert\(|\[0\]\s*=|\[:0\]|\s*=)")
 _COMMENT = re.compile(r"#[^\n]*")
 _NAME = re.compile(r"[\w.]+")
@@ -50,7 +54,8 @@ class ImportScan:
 
 def imports_by_name(text: str) -> frozenset[str]:
     """The modules that ``importlib.import_module("a.b")`` may import: where the name comes from elsewhere,
-    what is beside any module that a string in the text names, as the default of an option would.
+    what is beside any module that a string in the text names, as the default of an option would, and what
+    lies in a folder whose files it lists.
     """
     # A search for either word is far cheaper than one for both.
     if "import_module" not in text and "__import__" not in text:
@@ -60,11 +65,23 @@ def imports_by_name(text: str) -> frozenset[str]:
         said, whole, at_run_time = match.group("said", "whole", "found")
         if at_run_time:
             found |= {f"{default[2]}." for default in _DEFAULT.finditer(text)}
+            found |= {f"{folder}." for folder in _listed(text)}
         elif whole and not said.endswith("."):
             found.add(said)
         else:
             found.add(f"{said.rpartition('.')[0]}.")
     return frozenset(found - {"."})
+
+
+def _listed(text: str) -> Iterator[str]:
+    """The folders whose files a text lists, as packages."""
+    for match in _LISTS.finditer(text):
+        said, held = match.group("said", "held")
+        if held is not None:
+            given = re.search(rf"\b{held}\s*=\s*([\"'])([\w./]+)\1", text)
+            said = given[2] if given else None
+        if said is not None:
+            yield said.strip("./").replace("/", ".")
 
 
 def _matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:

@@ -288,9 +288,81 @@ def test_one_object_of_a_class_that_is_looked_up(tmp_path: Path) -> None:
     assert [d.code for one in found for d in one.diagnostics] == ["AMP023"]
 
 
+@pytest.mark.parametrize(
+    "more",
+    (
+        "algorithm = cls(model)\n other = cls(model)\n",
+        "for _ in range(2):\n     algorithm = cls(model)\n",
+    ),
+)
+def test_objects_of_one_class_that_is_looked_up(more: str, tmp_path: Path) -> None:
+    training = TRAINING.replace("algorithm = cls(model)\n", more)
+    before, after = before_and_after(written_out(ALGORITHMS))
+    source, expected = before_and_after(written_out(training))
+    found = _by_name(tmp_path, before, HEAD + source)
+    assert [one.output for one in found] == [after, HEAD + expected]
+
+
+EACH_APART = """\
+ import sys
+ class Base:
+     def __init__(self):
+         self.net = self.build().to(device)
+     def build(self):
+         return make()
+     def optimizer(self):
+         return torch.optim.SGD(self.net.parameters(), lr=0.1)
+ class First(Base):
+     def train(self):
+         opt = self.optimizer()
++        scaler = BORN
+         for x, y in data:
+             CLIPPED net=self.net
+ class Second(Base):
+     def train(self):
+         opt = self.optimizer()
++        scaler = BORN
+         for x, y in data:
+             CLIPPED net=self.net
+ if len(sys.argv) > 1 and sys.argv[1] == "first":
+     Kind = First
+ else:
+     Kind = Second
+ for i in range(2):
+     one = Kind()
+     one.train()
+"""
+
+
+def test_each_class_trains_in_its_own_way_again_and_again() -> None:
+    clipped = """\
+             opt.zero_grad()
+-            loss = criterion(self.net(x), y)
+-            loss.backward()
+-            torch.nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
+-            opt.step()
++            AUTOCAST
++                loss = criterion(self.net(x), y)
++            scaler.scale(loss).backward()
++            scaler.unscale_(opt)
++            torch.nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
++            scaler.step(opt)
++            scaler.update()
+"""
+    diff = written_out(
+        EACH_APART.replace("             CLIPPED net=self.net\n", clipped)
+    )
+    source, expected = before_and_after(diff)
+    assert migrate_source(HEAD + source, path="train.py").output == HEAD + expected
+    trains_as_before(diff)
+    both = source.replace("Kind()", "(First if i else Second)()")
+    assert not migrate_source(HEAD + both, path="train.py").changed
+
+
 MORE_OBJECTS = {
-    "another object": "other = cls(model)\n",
+    "another object": "other = algorithms.class_of('Twice')(model)\n",
     "an object each time": "",
+    "a class that is chosen again": "cls = algorithms.class_of('Twice')\nother = cls(model)\n",
     "a class that is kept": "kinds = [cls]\n",
     "a class by its name": "twin = algorithms.Left(model)\n",
     "a method of another class": "algorithms.First.update(algorithm, *data[0], opt)\n",
@@ -310,7 +382,7 @@ def test_more_than_one_object(name: str, tmp_path: Path) -> None:
     if name == "an object each time":
         training = training.replace(
             "algorithm = cls(model)\n",
-            "for _ in range(2):\n    algorithm = cls(model)\n",
+            "for name in sys.argv:\n    cls = algorithms.class_of(name)\n    algorithm = cls(model)\n",
         )
     elif name == "a parameter more":
         algorithms = algorithms.replace(ends, f"{ends}        print(locals())\n", 1)

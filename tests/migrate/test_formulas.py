@@ -334,6 +334,17 @@ mean, sigma, _ = model(x)
 loss = (torch.log(sigma) + (y - mean) ** 2 / (2 * sigma ** 2)).mean()
 ---
 
+=== a logarithm of a softplus that takes over the dtype of what may be a sigmoid
+model = nn.Linear(6, 1).to(device)
+act = vars(torch)["sigmoid"]
+scale = nn.Parameter(torch.ones(1, device=device))
+---
+mean = act(model(x))
+var = (torch.log(1.0 + torch.exp(scale)) + 1e-5).to(mean)
+loss = ((mean - y) ** 2 / var + torch.log(var)).mean()
+---
+loss = ((mean - y) ** 2 / var + torch.log(var)).mean()
+
 === something else that logs
 LINEAR
 class Log:
@@ -514,6 +525,15 @@ LINEAR
 act = vars(torch)["sigmoid"]
 ---
 p = act(model(x))
+loss = -torch.log(p).mean()
+---
+loss =
+
+=== a logarithm of an unseen sigmoid, of another type
+LINEAR
+act = vars(torch)["sigmoid"]
+---
+p = act(model(x)).type_as(x)
 loss = -torch.log(p).mean()
 ---
 loss =

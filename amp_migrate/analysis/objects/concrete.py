@@ -23,7 +23,7 @@ _TAKERS = "getattr setattr vars __dict__".split()
 _ASKS = "super isinstance issubclass type".split()
 _REACHES = "exec __import__ __subclasses__ locate instantiate".split()
 """By what a class can be got at that is not named."""
-_Place = tuple[str, ir.Stmt, ir.Call]
+_Place = tuple[str, ir.Stmt, ir.Expr]
 _FILLS = ("update", "setdefault", "__setitem__")
 
 
@@ -146,17 +146,40 @@ class Concrete:
         return frozenset(one for base in bases for one in self.program.family(base))
 
     def is_alone(self, class_names: Collection[str]) -> bool:
-        """Whether a run makes one object at most of the families of some classes: it comes to one of the
-        calls that do, once, be that of whichever class it is given."""
+        """Whether all objects that a run makes of the families of some classes are of one class, whichever:
+        it comes to one of the calls that make them, once, or to one of the statements that choose the class.
+        """
         family = self._family(class_names)
         if family not in self._alone:
-            made = [*(self._made_by(family) or {}).values()]
+            made = (self._made_by(family) or {}).values()
+            chosen = {
+                id(c): (f, s, c) for place in made for f, s, c in self._chosen(place)
+            }
+            places = [*chosen.values()]
             self._alone[family] = (
-                bool(made)
-                and all(runs_once(self.program, *place) for place in made)
-                and not any(starmap(self._may_both_run, combinations(made, 2)))
+                bool(places)
+                and all(runs_once(self.program, *place) for place in places)
+                and not any(starmap(self._may_both_run, combinations(places, 2)))
             )
         return self._alone[family]
+
+    def _chosen(self, place: _Place) -> list[_Place]:
+        """Where the class is chosen of which a call makes an object: where its variable is given one, else
+        where the call stands."""
+        function, _, call = place
+        if isinstance(call, ir.Call) and isinstance(call.func, ir.Name):
+            name = call.func.id
+            owner = self.program.owner(name, function)
+            if owner is not None and not self.program.is_param(owner, name):
+                given = self.program.definitions(owner, name)
+                chosen = [
+                    (one.function, one.stmt, one.value)
+                    for one in given
+                    if one.stmt.kind == "assign" and one.index is None and one.value
+                ]
+                if len(chosen) == len(given):
+                    return chosen or [place]
+        return [place]
 
     def _may_both_run(self, one: _Place, other: _Place) -> bool:
         """Whether a run may come to two calls: not where they stand in two arms, or in two scripts."""

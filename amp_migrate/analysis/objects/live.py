@@ -249,7 +249,7 @@ class Live:
         )
 
 
-def runs_once(program: Program, function: str, stmt: ir.Stmt, call: ir.Call) -> bool:
+def runs_once(program: Program, function: str, stmt: ir.Stmt, call: ir.Expr) -> bool:
     """Whether a run of a program comes to a call once at most."""
     return program.noted(_Reader).comes_once(function, stmt, call)
 
@@ -401,7 +401,7 @@ class _Reader:
                 return False
         return self.comes_once(sites[0].caller, sites[0].stmt, sites[0].call)
 
-    def comes_once(self, caller: str, stmt: ir.Stmt, call: ir.Call) -> bool:
+    def comes_once(self, caller: str, stmt: ir.Stmt, call: ir.Expr) -> bool:
         """Whether a run of a program comes to a call once at most."""
         control = self.program.control(caller)
         return (

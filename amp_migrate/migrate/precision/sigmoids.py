@@ -37,6 +37,7 @@ _KEEPS = operations("first", "promoted", "chosen", "joined", "still") | {"where"
 _KEEPS -= _ENDS
 """Functions and methods whose result is as near to 0 or 1 as their operands, for all that is known."""
 _PLACING = operations("source")
+_SHAPED_LIKE = operations("shaped")
 _PROMOTES = operations("promote")
 _MOST = 200
 _FARTHEST = 400
@@ -137,7 +138,10 @@ class Sigmoids(Planner):
             if isinstance(one.expr, ir.Call):
                 # What is called is no value, but a method is one of a value.
                 func = inside.pop(0)
-                inside += [func.value] if isinstance(func, ir.Attr) else []
+                if self.program.origin(func, one.function) is None:
+                    inside[:0] = [func.value] if isinstance(func, ir.Attr) else []
+                if ir.last_of(func) in _SHAPED_LIKE:
+                    inside = inside[:1]
             pending += [one.inner(child) for child in inside]
         return bool(pending)
 
