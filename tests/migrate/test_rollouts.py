@@ -238,6 +238,28 @@ states, actions = buffer.sample()
 out, _ = model(states)
 loss = F.mse_loss(out, actions)
 ---
+
+=== noise as large as an attribute says
+PLAIN
+class Agent:
+    def __init__(self, net, sigma):
+        self.net = net
+        self.sigma = sigma
+    def select(self, state):
+        action = self.net(torch.tensor(state)[None])[0][0].detach().numpy()
+        action = action + self.sigma * np.random.randn(2).astype(np.float32)
+        return action
+sigma = 0.125
+agent = Agent(model, sigma)
+---
+action = agent.select(env.state)
+state, reward = env.step(action)
+print(reward)
+buffer.add(state, action)
+states, actions = buffer.sample()
+out, _ = model(states)
+loss = F.mse_loss(out, actions)
+---
 """.replace("PLAIN\n", _POLICY.replace("        self.last = h\n", "")).replace(
         "POLICY\n", _POLICY
     )

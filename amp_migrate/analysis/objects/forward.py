@@ -149,9 +149,13 @@ class Forward:
         return value
 
     def _is_array(
-        self, expr: ir.Expr, function: str, around: frozenset[str] = frozenset()
+        self,
+        expr: ir.Expr,
+        function: str,
+        around: frozenset[tuple[str, ir.Expr]] = frozenset(),
     ) -> bool:
-        """``around``: the variables whose values are being looked at."""
+        """``around``: what is being looked at, variables and attributes, each with the function that
+        mentions it."""
         program = self.program
 
         def are(parts: Iterable[ir.Expr]) -> bool:
@@ -178,34 +182,46 @@ class Forward:
                 return True
             case ir.Item(value=value):
                 return are((value,))
+            case ir.Display() if any(
+                where != function or isinstance(one, ir.Attr) for where, one in around
+            ):
+                return False  # something may be added to it elsewhere
             case ir.Display(items=items) | ir.Operation(operands=items):
                 return are(items)
-            case ir.Name(id=name) if name in around:
+            case ir.Name() | ir.Attr(value=ir.Name()) if (function, expr) in around:
                 return True
-            case ir.Name(id=name):
-                params = program.functions[function].params
-                if program.owner(name, function) != function or any(
-                    name == param.name for param in params
-                ):
-                    return False
-                found = program.definitions(function, name)
-                return (
-                    bool(found)
-                    and all(
-                        d.value is not None
-                        and d.stmt.kind == "assign"
-                        and (
-                            dtype_table.tells_places(d.value, d.index)
-                            or self._is_array(d.value, function, around | {name})
-                        )
-                        for d in found
+            case ir.Name() | ir.Attr(value=ir.Name()):
+                around |= {(function, expr)}
+                given = list(self._given_to(expr, function))
+                return bool(given) and all(
+                    value is not None
+                    and (
+                        dtype_table.tells_places(value, index)
+                        or self._is_array(value, where, around)
                     )
-                    and all(
-                        self._is_array(put, function, around | {name})
-                        for put in self._put_into(expr, function)
-                    )
+                    for value, index, where in given
                 )
         return False
+
+    def _given_to(
+        self, expr: ir.Name | ir.Attr, function: str
+    ) -> Iterator[tuple[ir.Expr | None, int | None, str]]:
+        """The values of a variable or an attribute, None for what is none of its own, each with its place in
+        what is unpacked and the function in which it stands."""
+        program = self.program
+        for made in program.definitions_of(expr, function):
+            value = made.value if made.stmt.kind == "assign" else None
+            yield value, made.index, made.function
+        if isinstance(expr, ir.Name):
+            yield from ((put, None, function) for put in self._put_into(expr, function))
+            owner = program.owner(expr.id, function) or function
+            for param in program.functions[owner].params:
+                if param.name == expr.id:
+                    for site in program.call_sites.get(owner, []):
+                        value = program.argument_at(site, expr.id)
+                        if value is None and not any(a.star for a in site.call.args):
+                            value = param.default
+                        yield value, None, site.caller
 
     def _put_into(self, holder: ir.Name, function: str) -> Iterator[ir.Expr]:
         """What a function adds to a collection of its own."""
