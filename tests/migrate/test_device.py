@@ -1363,3 +1363,26 @@ def test_what_a_factory_moves_is_another_module_each_time() -> None:
         "define(size, gpus):", "define(size, gpus, net=nn.Linear(8, 3)):"
     )
     assert switch(kept) == "AMP041"
+
+
+_LATER = """\
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+"""
+
+
+def test_what_is_moved_behind_the_life_of_an_optimizer_says_nothing_of_it() -> None:
+    moved = "data = [(x.to(device), y.to(device)) for x, y in data]\n"
+    second = _LATER + NET + "model.to(device)\n" + OPT + moved + LOOP
+    result = migrate_source(HEAD + NET + OPT + LOOP + second)
+    assert result.changed, result.diagnostics
+    made = [line for line in result.output.splitlines() if "GradScaler(" in line]
+    assert made[-1].endswith('enabled=device.type == "cuda")')
+    before, _ = result.output.split(_LATER)
+    assert "next(model.parameters()).device.type" in before
+    check_runs(HEAD + NET + OPT + LOOP + second, result.output)
+
+
+def test_a_device_that_is_decided_after_a_step() -> None:
+    source = HEAD + NET + OPT + LOOP + _LATER + "model.to(device)\n" + LOOP
+    (found,) = {(d.code, d.message) for d in migrate_source(source).diagnostics}
+    assert found == ("AMP041", "the device is decided later")

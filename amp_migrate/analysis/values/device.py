@@ -93,6 +93,8 @@ class Devices:
         self.points_to = program.noted(PointsTo)
         self.moves = Moves(program, files)
         self.sight = Sight(program, files)
+        self.reaching = self.moves.reaching
+        """The moves to an accelerator that may matter to the birth that is being decided."""
 
     def decide(self, function: str, birth: ir.Stmt) -> Decision | Undecided:
         """The condition for a switch that is born right after ``birth`` in ``function``."""
@@ -101,7 +103,7 @@ class Devices:
             return Decision(told)
         self.torch = self.torch_names.of(function)
         place = Place(function, birth)
-        reaching = self.moves.reaching
+        self.reaching = reaching = self._before_the_next(place)
         if not reaching:
             return Undecided(True, "nothing here is moved to an accelerator")
         own, known = self.moves.own(function, birth)
@@ -118,9 +120,28 @@ class Devices:
         unseen = "it cannot be seen from the optimizer where the device is decided"
         return decided or Undecided(False, unseen)
 
+    def _before_the_next(self, place: Place) -> list[Move]:
+        """The moves but for those behind a statement of the same block, one that runs once, that gives the
+        name of an optimizer to the next."""
+        control = self.program.control(place.function)
+        born, end = place.stmt, None
+        if not any(o.kind in ("for", "while") for o in control.around(born.path)):
+            for stmt in control.block(born.path):
+                if stmt.path > born.path and stmt.kind == "assign":
+                    if {*stmt.targets} & {*born.targets}:
+                        end = stmt
+                        break
+        return [
+            move
+            for move in self.moves.reaching
+            if end is None
+            or move.function != place.function
+            or move.stmt.path < end.path
+        ]
+
     def _moves_others_only(self) -> bool:
         """Whether it is known of all that is moved to an accelerator what it is."""
-        moved = [move for move in self.moves.reaching if move.kind != "data"]
+        moved = [move for move in self.reaching if move.kind != "data"]
         return not self._of_parts(moved) and all(
             move.receiver is not None
             and self.points_to.whole(move.receiver, move.function, move.stmt)
@@ -135,7 +156,7 @@ class Devices:
 
     def _by_own(self, own: list[Move], place: Place) -> Decision | Undecided | None:
         """By where the modules that the optimizer trains are moved to."""
-        reaching = [move for move in own if move in self.moves.reaching]
+        reaching = [move for move in own if move in self.reaching]
         if not reaching:
             return Undecided(True, "the model here is moved to the CPU only")
         for move in _latest_first(reaching, place):
@@ -146,7 +167,7 @@ class Devices:
             if found is not None:
                 return found
         plain = self._plain(reaching)
-        losses = [m for m in self.moves.reaching if m.kind == "loss"]
+        losses = [m for m in self.reaching if m.kind == "loss"]
         found = self._by_device(losses, place) if plain else None
         if found is None and plain:
             found = self._by_guards(plain, place)
@@ -154,7 +175,7 @@ class Devices:
             # The model is moved out of sight; what it is fed here has to be where it is.
             fed = [
                 m
-                for m in self.moves.reaching
+                for m in self.reaching
                 if m.kind == "data" and m.function == place.function
             ]
             found = self._by_device(fed, place)
@@ -216,7 +237,7 @@ class Devices:
         wanted = self._sources(move.device, move.function, move.stmt)
         return [
             other
-            for other in self.moves.reaching
+            for other in self.reaching
             if other.device is not None
             and (
                 other is move
@@ -447,7 +468,7 @@ class Devices:
 
     def _by_others(self, known: bool, place: Place) -> Decision | Undecided | None:
         """By what else is moved, where no move of the optimizer's own modules is seen."""
-        reaching = self.moves.reaching
+        reaching = self.reaching
         settings = [move for move in reaching if move.kind == "setting"]
         data = [move for move in reaching if move.kind in ("data", "mention")]
         if settings:

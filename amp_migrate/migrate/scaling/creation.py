@@ -712,8 +712,15 @@ class Births:
             enabled = f"{dtype} is {torch}.float16"
         code = self.travel.carried.made(name, enabled, torch)
         if decision.after is not None:
-            if before and decision.after.line >= anchor.line:
-                raise refused("AMP041", "the device is decided later", anchor.line)
+            between = (
+                one
+                for one in self.travel.program.statements(function)
+                if anchor.path < one.path < decision.after.path
+                and self._asks_within(function, one)
+            )
+            asks = anchor if before else next(between, None)
+            if asks is not None and decision.after.line >= asks.line:
+                raise refused("AMP041", "the device is decided later", asks.line)
             anchor, before = decision.after, False
         self._declare_global(slot, function)
         self.travel.place(function, Insert(anchor.path, code, not before))
