@@ -733,8 +733,11 @@ class Net(nn.Module):
     assert not found["test.py"].changed
 
 
+@pytest.mark.parametrize("names", ["nets.__dict__", "vars(nets)"])
 @pytest.mark.parametrize("unsafe", [False, True])
-def test_nets_that_a_package_has_by_their_names(tmp_path: Path, unsafe: bool) -> None:
+def test_nets_that_a_package_has_by_their_names(
+    tmp_path: Path, unsafe: bool, names: str
+) -> None:
     """`nets.__dict__[name]` may be all that the package has, and nothing else of the program."""
     (tmp_path / "nets").mkdir()
     (tmp_path / "nets" / "plain.py").write_text(_HEAD + _PLAIN)
@@ -744,7 +747,7 @@ def test_nets_that_a_package_has_by_their_names(tmp_path: Path, unsafe: bool) ->
     text = (
         _HEAD
         + "import sys\nimport nets\nfrom sparse import Sparse\nname = sys.argv[-1]\n"
-        + _TRAIN.replace("nets.MAKE()", "nets.__dict__[name]()")
+        + _TRAIN.replace("nets.MAKE()", f"{names}[name]()")
     )
     (tmp_path / "train.py").write_text(text)
     found = {Path(r.path).name: r for r in migrate_paths([tmp_path]).results}

@@ -316,3 +316,15 @@ def test_a_tensor_of_what_is_given_out_of_sight() -> None:
     result = migrate_source(source, path="train.py")
     assert "[:2].detach().to(net.bank.dtype)\n" in result.output
     check_runs(source, result.output)
+
+
+def test_a_base_of_what_is_chosen_at_run_time_runs() -> None:
+    """Nobody makes the base, and nothing in sight calls the class that is derived from it."""
+    source = _program(("out = torch.zeros_like(x)", "out[x > 0] = self.fc(x)[x > 0]"))
+    source = source.replace(
+        "model = Net()",
+        "class Wide(Net):\n    pass\nmodel = max([Wide], key=id)()",
+    )
+    result = migrate_source(source, path="train.py")
+    assert "[x > 0].to(out.dtype)\n" in result.output
+    check_runs(source, result.output)

@@ -142,8 +142,8 @@ class Live:
         for class_name, holders in more.classes.items():
             if ir.file_of(class_name) not in self._around:
                 continue
-            found.classes.setdefault(class_name, []).extend(holders)
             for base in self.program.bases(class_name):
+                found.classes.setdefault(base, []).extend(holders)
                 if base not in self.classes:
                     self.classes[base] = None
                     for name, method in self.program.classes[base].methods:
@@ -611,10 +611,13 @@ class _Reader:
             ]
             return not all(one is not None and self._reach_all(one) for one in packages)
         if origin in _OF_FILE:
-            of_object = origin == "builtins.vars" and call.args
-            return not of_object and not self._reach_file(
-                ir.file_of(function), through=True
-            )
+            if origin == "builtins.vars" and call.args:
+                # `vars(models)` is `models.__dict__`.
+                home = call.args[0].value
+                return self._is_imported(home, function) and not self._reach_names(
+                    home, function
+                )
+            return not self._reach_file(ir.file_of(function), through=True)
         if origin in _LOOKUPS:
             return True
         if origin == "builtins.getattr" and len(call.args) > 1:
