@@ -239,6 +239,27 @@ out, _ = model(states)
 loss = F.mse_loss(out, actions)
 ---
 
+=== what is kept without gradients
+PLAIN
+class Agent:
+    def __init__(self, net):
+        self.net = net
+    def select(self, state):
+        with torch.no_grad():
+            self.seen = torch.tensor(state)[None]
+            action = self.net(self.seen)[0][0].numpy()
+        return torch.tensor(action)
+agent = Agent(model)
+---
+action = agent.select(env.state)
+state, reward = env.step(np.asarray(action))
+print(reward)
+buffer.add(state, np.asarray(action))
+states, actions = buffer.sample()
+out, _ = model(states)
+loss = F.mse_loss(out, actions)
+---
+
 === noise as large as an attribute says
 PLAIN
 class Agent:

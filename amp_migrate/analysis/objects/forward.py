@@ -35,6 +35,7 @@ _KEEPS_BOOKS = tuple("set_ save load print reset update_ register_ get_optim".sp
 _NO_MODULES = tuple("torch. torchvision. numpy. builtins. argparse. functools.".split())
 _LEAVES_TORCH = ("numpy", "item", "tolist")
 _OF_FILES = ("write", "flush", "close")
+_MAKES_DATA_TENSOR = ("torch.tensor", "torch.from_numpy")
 _PLACES = ("argmax", "argmin", "argsort", "multinomial")
 """What gives integers, which have no gradient."""
 _MAKES_TENSOR = re.compile(
@@ -168,6 +169,8 @@ class Forward:
                 return True
             case ir.Call(func=func):
                 origin = program.origin(func, function)
+                if origin in _MAKES_DATA_TENSOR:
+                    return all(arg.name != "requires_grad" for arg in expr.args)
                 if origin is not None:
                     return origin.startswith("numpy.") or (
                         dtype_table.NUMBERS.fullmatch(origin) is not None
@@ -239,12 +242,21 @@ class Forward:
                             yield from (arg.value for arg in call.args)
 
     def _keeps_nothing(self, qualname: str, around: frozenset[str]) -> bool:
-        """Whether a function, with all that it calls, leaves all that is not its own as it was."""
+        """Whether a function, with all that it calls, leaves all that is not its own as it was, but for what
+        it does without gradients."""
         if qualname in around:
+            return True
+        if any(map(names_no_grad, self.program.functions[qualname].decorators)):
             return True
         own = self.program.self_class(qualname)
         params = {param.name for param in self.program.functions[qualname].params}
+        control = self.program.control(qualname)
         for stmt in self.program.statements(qualname):
+            if any(
+                outer.kind == "with" and any(map(names_no_grad, outer.exprs))
+                for outer in control.around(stmt.path)
+            ):
+                continue
             bound = self.kills(stmt, qualname)
             # What stands in a block is looked at by itself.
             for variable in self.writes(replace(stmt, blocks=()), qualname):
