@@ -1184,6 +1184,21 @@ for _ in range(3):
 """
 
 
+def test_steps_that_are_come_to_on_two_ways() -> None:
+    """Each finds the gradients of the same backward()."""
+    both = ACTOR.replace(
+        "        wrong.backward()\n        self.opt_c.step()\n", ""
+    ).replace(
+        "        loss.backward()\n        self.opt_a.step()\n",
+        "        self.opt_c.zero_grad()\n        wrong.backward()\n"
+        "        loss.backward()\n        self.opt_a.step()\n        self.opt_c.step()\n",
+    )
+    both = both.replace(".actor.sample(x)", ".actor(x)")
+    twice = both + both[both.index("for _ in range(3)") :]
+    output = migrate_source(twice).output
+    assert output.count(".step(self.opt_") == 2 and "grad is not None" not in output
+
+
 def test_a_module_with_a_method_of_torch_is_followed() -> None:
     output = migrate_source(ACTOR).output
     assert "            action = self.actor.sample(x)\n" in output

@@ -63,7 +63,7 @@ class Association(Walk[_Held]):
         self._root = ""
         self._of_one: dict[Slot, int] = {}
         self.sure: dict[tuple[Site, Slot], set[Frames]] = {}
-        """The ways to the backwards whose gradients a step finds in any case."""
+        """The backwards whose gradients a step finds in any case: each the end of its ways."""
         self.identities = identities
         self.ownership = ownership
         self.backwards = backwards
@@ -208,7 +208,7 @@ class Association(Walk[_Held]):
                 if () in found:
                     self._hungry.setdefault(one, set()).add(function)
                 self.uses.setdefault(one, set()).update(found - {()})
-                sure = set(self._ways_in(must, one))
+                sure = {way[-1:] for way in self._ways_in(must, one)}
                 step = (function, stmt.path), one
                 self.sure[step] = self.sure.get(step, sure) & sure
                 may &= ~self._of_one.get(one, 0)
@@ -339,7 +339,7 @@ class Scalers:
         ways: Iterable[Frames],
         sure: Mapping[tuple[Site, Slot], set[Frames]] | None = None,
     ) -> None:
-        """``sure``: the ways to the backwards whose gradients a step finds in any case."""
+        """``sure``: the ends of the ways to the backwards whose gradients a step finds in any case."""
         self.identities = identities
         self.sure = sure or {}
         self._of: dict[Slot, Scaler] = {}
