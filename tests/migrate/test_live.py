@@ -733,6 +733,16 @@ class Net(nn.Module):
     assert not found["test.py"].changed
 
 
+@pytest.mark.parametrize("made", ["nets.Plain()", "(nets.Sparse(), nets.Plain())[1]"])
+def test_a_module_whose_name_goes_to_what_it_makes(tmp_path: Path, made: str) -> None:
+    (tmp_path / "nets.py").write_text(_HEAD + _SPARSE + _PLAIN)
+    train = _TRAIN.replace("nets.MAKE()", "nets")
+    text = f"{_HEAD}import nets\nnets = {made}\n{train}"
+    (tmp_path / "train.py").write_text(text)
+    found = {Path(r.path).name: r for r in migrate_paths([tmp_path]).results}
+    assert found["train.py"].changed is (made == "nets.Plain()")
+
+
 @pytest.mark.parametrize("names", ["nets.__dict__", "vars(nets)"])
 @pytest.mark.parametrize("unsafe", [False, True])
 def test_nets_that_a_package_has_by_their_names(

@@ -18,7 +18,7 @@ from amp_migrate.analysis.objects.points_to import RETURNS_SELF
 from amp_migrate.analysis.objects.read_only_uses import is_only_looked_at
 from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of, parts_of, unpacked
+from amp_migrate.program.bindings import IMPORTS, calls_of, parts_of, unpacked
 from amp_migrate.program.control_flow import ends, is_main_guard
 from amp_migrate.program.layout import Located
 from amp_migrate.program.link import Program, Ref
@@ -323,12 +323,45 @@ class _Reader:
         for name in {name for name, _ in self.program.functions[function].imports}:
             if len(self.program.bindings(function, name)) < 2:
                 continue
+            if self._gives_way(name, function):
+                continue
             for file, expr in self.program.targets(name, function):
                 if expr is None:
                     self._found.is_open |= not self._reach_file(file)
                 else:
                     top = ir.top_of(ir.global_name(file, ""))
                     self._mention_all(self.program.resolve(expr, top))
+
+    def _gives_way(self, name: str, function: str) -> bool:
+        """Whether a module's name goes to what the module makes, ``net = net.Net()``, and nothing says it
+        before: that call tells which of its classes is meant."""
+        program = self.program
+        anew = [
+            made
+            for made in program.bindings(function, name)
+            if made.stmt.kind not in IMPORTS
+        ]
+        control = program.control(function)
+        told = {
+            made.stmt.path
+            for made in anew
+            if isinstance(made.value, ir.Call)
+            and program.resolve(made.value.func, function)
+        }
+        return bool(told) and not any(
+            where != function
+            or (
+                stmt.path not in told
+                and any(
+                    binds.kind in IMPORTS
+                    for binds in control.reaching(name, stmt.path)[0]
+                )
+            )
+            for where, stmt in program.mentioning(name)
+            if stmt.kind not in IMPORTS
+            and ir.Name(name) in parts_of(stmt)
+            and program.owner(name, where) == function
+        )
 
     def _mention_all(self, refs: Collection[Ref]) -> None:
         for ref in refs:
