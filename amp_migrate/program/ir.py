@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from amp_migrate.core.effort import spend
+from amp_migrate.core.records import quickly_made
 
 FACTS_VERSION = 7
 
@@ -98,12 +99,14 @@ def _hashed_once(kind: _Expression) -> _Expression:
     return kind
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Name:
     id: str
 
 
 @_hashed_once
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Attr(_Known):
     value: Expr
@@ -111,17 +114,20 @@ class Attr(_Known):
 
 
 @_hashed_once
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Item(_Known):
     value: Expr
     key: Expr
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Const:
     value: object
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Arg:
     """One argument of a call; ``star`` is ``""``, ``"*"`` or ``"**"``."""
@@ -132,6 +138,7 @@ class Arg:
 
 
 @_hashed_once
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Call(_Known):
     func: Expr
@@ -153,6 +160,7 @@ class Call(_Known):
 
 
 @_hashed_once
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Display(_Known):
     """A tuple, list, set or dict written out. ``keys`` holds None for ``**mapping`` entries."""
@@ -163,6 +171,7 @@ class Display(_Known):
 
 
 @_hashed_once
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Operation(_Known):
     """Operators, comparisons, conditionals, f-strings: ``op`` as it is written in the language.
@@ -176,6 +185,7 @@ class Operation(_Known):
 
 
 @_hashed_once
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Deferred(_Known):
     """A lambda: evaluated later, or never. ``params`` are bound inside."""
@@ -187,6 +197,7 @@ class Deferred(_Known):
 
 
 @_hashed_once
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Comprehension(_Known):
     elements: tuple[Expr, ...]
@@ -238,6 +249,7 @@ class _WithParts:
     known_parts: tuple[Expr, ...]
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Stmt(_WithParts):
     """One statement. ``kind`` is the lower-case name of the ``ast`` class it was read from.
@@ -267,12 +279,14 @@ class Stmt(_WithParts):
     follows, the last of ``exprs``."""
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Block:
     field: str
     body: tuple[Stmt, ...]
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Param:
     name: str
@@ -474,7 +488,8 @@ def _add_calls(expr: Expr, found: list[Call], lambdas: list[Deferred]) -> None:
     parts = _PARTS.get(type(expr))
     if parts is not None:
         for child in parts(expr):
-            _add_calls(child, found, lambdas)
+            if type(child) in _PARTS:
+                _add_calls(child, found, lambdas)
         if isinstance(expr, Call):
             found.append(expr)
 

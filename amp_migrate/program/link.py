@@ -11,15 +11,17 @@ from functools import cached_property
 from typing import TypeVar
 
 from amp_migrate.core.effort import spend
+from amp_migrate.core.records import quickly_made
 from amp_migrate.program import ir
 from amp_migrate.program.attribute_dicts import attribute_dicts
-from amp_migrate.program.bindings import bindings, calls_of, parts_of, unpacked
+from amp_migrate.program.bindings import bindings, calls_of, parts_of
 from amp_migrate.program.control_flow import ControlFlow
 from amp_migrate.program.decorators import KEEPING, only_calls
 from amp_migrate.program.layout import Layout
 from amp_migrate.program.names import Definition, Names
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Ref:
     """What an expression is known to stand for.
@@ -32,6 +34,7 @@ class Ref:
     name: str
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class CallSite:
     caller: str
@@ -99,6 +102,8 @@ class Program(Names):
         self._bases: dict[str, tuple[str, ...]] = {}
         self._outer_bases: dict[str, frozenset[str]] = {}
         self._callees: dict[tuple[str, ir.Expr], tuple[str, ...]] = {}
+        self._sites: dict[int, list[CallSite]] = {}
+        """By the identity of a call."""
         self._named: dict[str, _Named] = {}
         self._only_read: dict[tuple[str, str], bool] = {}
         self._followed: dict[tuple[str, str], bool] = {}
@@ -163,16 +168,6 @@ class Program(Names):
         if not self.is_named_tuple(class_name) and (not made or found.bases):
             return ()
         return self.annotated(class_name)
-
-    def annotated(self, class_name: str) -> tuple[str, ...]:
-        """The names that the body of a class annotates, in order."""
-        return tuple(
-            target.id
-            for stmt in self.classes[class_name].body
-            if stmt.kind == "annassign"
-            for target in (*stmt.targets, *stmt.exprs)[:1]
-            if isinstance(target, ir.Name)
-        )
 
     def is_named_tuple(self, class_name: str) -> bool:
         """Whether a class is a named tuple that has fields, and nothing else, and is only made
@@ -244,15 +239,7 @@ class Program(Names):
     @cached_property
     def attribute_targets(self) -> dict[str, list[tuple[ir.Expr, Definition]]]:
         """By attribute: what it is set on, whatever that may be."""
-        found: dict[str, list[tuple[ir.Expr, Definition]]] = defaultdict(list)
-        for qualname, function in self.functions.items():
-            for stmt in ir.statements(function.body):
-                if stmt.kind not in ("assign", "annassign", "for", "with", "augassign"):
-                    continue
-                for target, value, index in unpacked(stmt):
-                    if isinstance(target, ir.Attr):
-                        definition = Definition(qualname, stmt, value, index)
-                        found[target.attr].append((target.value, definition))
+        found = defaultdict(list, {a: [*d] for a, d in self._written_targets.items()})
         for qualname, stmt, given in self.calls_named("locals"):
             function = self.functions[qualname]
             if function.params and self.keeps_locals(stmt, given, qualname):
@@ -509,6 +496,8 @@ class Program(Names):
                         if above is not None:
                             yield Ref("function", above)
                             break
+                    return
+                if attr not in self._attribute_names:
                     return
                 for ref in self.resolve(value, function):
                     if ref.kind in ("instance", "class"):
@@ -892,17 +881,28 @@ class Program(Names):
 
     def call_sites_of(self, call: ir.Call, function: str) -> Iterator[CallSite]:
         """One call, for each function of this program that it may run."""
-        sites = self._sites_by_call.get(id(call), {})
+        sites = self._sites.get(id(call))
+        if sites is None:
+            sites, whole = self._whole(lambda: self._find_sites(call))
+            # Another that is made up may come to have the identity of one that was.
+            if whole and id(call) in self._places_of_calls:
+                self._sites[id(call)] = sites
         for callee in self.callees(call, function) if sites else ():
-            yield from sites.get(callee, ())
+            yield from (site for site in sites if site.callee == callee)
+
+    def _find_sites(self, call: ir.Call) -> list[CallSite]:
+        places = self._places_of_calls.get(id(call))
+        if places is None:
+            decorating = (one for calls in self.decorating.values() for one in calls)
+            places = [(f, stmt) for f, stmt, one in decorating if one is call]
+        return [site for place in places for site in self._sites_at(*place, call)]
 
     @cached_property
-    def _sites_by_call(self) -> dict[int, dict[str, list[CallSite]]]:
-        """`call_sites` by the identity of the call, and then by the function that it runs."""
-        found: dict[int, dict[str, list[CallSite]]] = {}
-        for callee, sites in self.call_sites.items():
-            for site in sites:
-                found.setdefault(id(site.call), {}).setdefault(callee, []).append(site)
+    def _places_of_calls(self) -> dict[int, list[tuple[str, ir.Stmt]]]:
+        """By the identity of a call, the function and the statement in which it stands."""
+        found: dict[int, list[tuple[str, ir.Stmt]]] = defaultdict(list)
+        for function, stmt, call in self.all_calls():
+            found[id(call)].append((function, stmt))
         return found
 
     def fills_self(self, call: ir.Call, callee: str, function: str) -> bool:
@@ -1033,7 +1033,13 @@ class Program(Names):
         """
         named = self._named.get(name)
         if named is None:
-            calls = dict(enumerate(self._calls_by_name.get(name, ())))
+            calls = dict(
+                enumerate(
+                    self._calls_out_of_tables
+                    if name == _TAKEN
+                    else self.calls_named(name)
+                )
+            )
             named = self._named[name] = _Named(calls)
         found: dict[int, CallSite] = {}
         spend(20 * len(named.open))
@@ -1082,9 +1088,11 @@ class Program(Names):
                 found[call.func.id].append((qualname, stmt, call))
             elif isinstance(call.func, ir.Attr):
                 found[call.func.attr].append((qualname, stmt, call))
-            if self._is_taken(call.func, qualname):
-                found[_TAKEN].append((qualname, stmt, call))
         return found
+
+    @cached_property
+    def _calls_out_of_tables(self) -> list[tuple[str, ir.Stmt, ir.Call]]:
+        return [one for one in self.all_calls() if self._is_taken(one[2].func, one[0])]
 
     def _is_taken(self, func: ir.Expr, function: str) -> bool:
         """Whether what is called is written as something that is taken out of a table."""
@@ -1248,6 +1256,7 @@ class Program(Names):
     def _escapes(self, expr: ir.Expr, stmt: ir.Stmt, function: str) -> set[str]:
         found: set[str] = set()
         called: set[int] = set()
+        runnable = self._runnable_names
         if isinstance(expr, ir.Attr) and not expr.attr.startswith("__"):
             if any(expr is target for target in stmt.targets):
                 # `train.args = args`: nobody calls it for that.
@@ -1259,11 +1268,11 @@ class Program(Names):
                 if (self.origin(inner.func, function) or "") in _READERS:
                     called.update(id(arg.value) for arg in inner.args)
                 continue
-            name = inner.id if isinstance(inner, ir.Name) else None
-            name = inner.attr if isinstance(inner, ir.Attr) else name
-            if name not in self._runnable_names or id(inner) in called:
+            if not isinstance(inner, (ir.Name, ir.Attr)) or id(inner) in called:
                 continue
-            assert isinstance(inner, (ir.Name, ir.Attr))
+            name = inner.id if isinstance(inner, ir.Name) else inner.attr
+            if name not in runnable:
+                continue
             for ref in self.resolve(inner, function):
                 if ref.kind == "function":
                     if not self._is_another(inner, ref.name, stmt, function):

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from amp_migrate.core.records import quickly_made
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import IMPORTS, bindings, unpacked
 from amp_migrate.program.layout import Ambiguous, Layout, Located
@@ -22,6 +23,7 @@ _UNCLEAR = f"{_LOCAL}?."
 """The same, where several imports may be meant."""
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Definition:
     """One place where a variable or attribute gets a value."""
@@ -559,14 +561,42 @@ class Names:
 
     @cached_property
     def _attribute_names(self) -> frozenset[str]:
-        """What attributes and methods of the program's objects are called."""
-        found = {name for facts in self.classes.values() for name, _ in facts.methods}
-        for function in self.functions.values():
-            for stmt in ir.statements(function.body):
-                for target, _, _ in unpacked(stmt):
-                    if isinstance(target, ir.Attr):
-                        found.add(target.attr)
+        """What attributes and methods of the classes here, and of their objects, may be called: what is a
+        tensor's has another name mostly, and nobody need ask whose it is."""
+        found = {*self._written_targets}
+        for facts in self.classes.values():
+            found.update(name for name, _ in facts.methods)
+            found.update(self.annotated(facts.qualname))
+            for stmt in facts.body:
+                found.update(t.id for t in stmt.targets if isinstance(t, ir.Name))
+        for module in self.modules.values():
+            if "locals" in module.identifiers:
+                # `self.__dict__.update(locals())`
+                for function in module.functions.values():
+                    found |= function.bound
         return frozenset(found)
+
+    @cached_property
+    def _written_targets(self) -> dict[str, list[tuple[ir.Expr, Definition]]]:
+        """By attribute: what it is set on by a statement that names it."""
+        found: dict[str, list[tuple[ir.Expr, Definition]]] = defaultdict(list)
+        for qualname, function in self.functions.items():
+            for stmt in ir.statements(function.body):
+                for target, value, index in unpacked(stmt):
+                    if isinstance(target, ir.Attr) and stmt.kind != "delete":
+                        definition = Definition(qualname, stmt, value, index)
+                        found[target.attr].append((target.value, definition))
+        return found
+
+    def annotated(self, class_name: str) -> tuple[str, ...]:
+        """The names that the body of a class annotates, in order."""
+        return tuple(
+            target.id
+            for stmt in self.classes[class_name].body
+            if stmt.kind == "annassign"
+            for target in (*stmt.targets, *stmt.exprs)[:1]
+            if isinstance(target, ir.Name)
+        )
 
     def _imports_in(self, function: str) -> dict[str, set[str]]:
         """What the imports in a scope itself bind each of their names to."""

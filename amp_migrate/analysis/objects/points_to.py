@@ -273,6 +273,7 @@ class PointsTo:
         context: Context = (),
         same: bool = False,
         enough: Callable[[Object], bool] = lambda one: False,
+        closed: bool = False,
         most: int = MOST_STATES,
     ) -> tuple[Object, ...]:
         """The objects that an expression may stand for, where it is read by a statement; without one,
@@ -280,16 +281,16 @@ class PointsTo:
 
         ``same``: the very objects. A part of a module is known by the module and the way to it, and a
         part of a copy is none of the original. ``enough``: behind such an object no others are asked for.
-        ``most``: so far the search goes.
+        ``closed``: nor behind one that code out of sight may give. ``most``: so far the search goes.
         """
         start = State(expr, function, stmt, (), context, same=same)
         key = (self._level, most, *start.key)
         if key in self._known:
             return self._known[key][1]
         found: list[Object] = []
-        for one in self._search(start, most=most):
+        for one in self._search(start, most=most, closed=closed):
             found.append(one)
-            if enough(one):
+            if enough(one) or (closed and one.kind == "open"):
                 return tuple(found)
         self._known[key] = start, tuple(found)
         return tuple(found)
@@ -312,7 +313,7 @@ class PointsTo:
         def is_unseen(one: Object) -> bool:
             return one.kind in unseen
 
-        found = self.of(expr, function, stmt, context, enough=is_unseen)
+        found = self.of(expr, function, stmt, context, enough=is_unseen, closed=closed)
         if any(map(is_unseen, found)):
             self._unseen[key] = start
             return ()
@@ -395,6 +396,7 @@ class PointsTo:
         start: State,
         passed: list[State] | None = None,
         most: int = MOST_STATES,
+        closed: bool = False,
     ) -> Iterator[Object]:
         pending = [start]
         seen = {start.key: start}
@@ -402,6 +404,10 @@ class PointsTo:
         while pending:
             state = pending.pop()
             spend(40)
+            if closed and self._comes_from_outside(state):
+                # Told before all calls of the program are looked through for those of one function.
+                yield self._object("open", state, "it may be given by unseen code")
+                return
             found: list[State] = []
             for one in self._step(state):
                 if isinstance(one, State):
@@ -791,6 +797,20 @@ class PointsTo:
         elif program.is_public(owner):
             why = f"{name}() may be called by code that cannot be seen"
             yield self._object("open", at, why)
+
+    def _comes_from_outside(self, at: State) -> bool:
+        """Whether code that cannot be seen may give a variable its value, by a call."""
+        if not isinstance(at.expr, ir.Name) or at.context:
+            return False
+        named = self._named(at.expr.id, at.function)
+        return (
+            named.param is not None
+            and named.owner is not None
+            and named.self_of is named.class_of is None
+            and self.program.is_public(named.owner)
+            and not self._of_comprehension_target(at.expr.id, at)
+            and self.visible(named.owner, at.expr.id, at)[1]
+        )
 
     def _may_run(self, function: str, context: Context) -> bool:
         """Whether a run that makes some calls may run a function, too."""

@@ -16,6 +16,7 @@ from amp_migrate.analysis.objects.points_to import PointsTo
 from amp_migrate.analysis.paths.events import CALLS, Event, Events
 from amp_migrate.analysis.paths.suppressed_exceptions import is_guarded, swallows
 from amp_migrate.core.effort import spend
+from amp_migrate.core.records import quickly_made
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import bindings, parts_of
 from amp_migrate.program.link import Program
@@ -51,6 +52,7 @@ Known = tuple[str, ir.Expr, bool]
 Held = TypeVar("Held", bound=Hashable)
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class State(Generic[Held]):
     held: Held

@@ -64,8 +64,7 @@ def _is_open(site: Site, width: str, unit: int) -> bool:
 
 def _is_given(width: ir.Expr, function: str, program: Program) -> bool:
     """Whether code out of sight may give a width: then it is not one formula, whoever else does."""
-    while isinstance(width, ir.Item):
-        width = width.value
+    width = _whole(width)
     own = program.self_class(function)
     match width:
         case ir.Name(id=name):
@@ -84,13 +83,24 @@ def _is_given(width: ir.Expr, function: str, program: Program) -> bool:
                 and _is_given(one, made.function, program)
                 for made in program.attribute_definitions(own[1], attr)
                 if made.index is None
-                for one in (
-                    made.value.operands
-                    if isinstance(made.value, ir.Operation) and made.value.op == "or"
-                    else (made.value,)
+                for one in map(
+                    _whole,
+                    (
+                        made.value.operands
+                        if isinstance(made.value, ir.Operation)
+                        and made.value.op == "or"
+                        else (made.value,) if made.value is not None else ()
+                    ),
                 )
             )
     return False
+
+
+def _whole(width: ir.Expr) -> ir.Expr:
+    """What an element is taken out of."""
+    while isinstance(width, ir.Item):
+        width = width.value
+    return width
 
 
 def _formula(given: ir.Expr, function: str, program: Program) -> ir.Expr | None:
@@ -100,7 +110,7 @@ def _formula(given: ir.Expr, function: str, program: Program) -> ir.Expr | None:
         # Whatever else there is: it is not the one formula.
         return bool(one.fields) or _ratio(one.expr) is None
 
-    found = program.noted(PointsTo).of(given, function, enough=is_rounded)
+    found = program.noted(PointsTo).of(given, function, enough=is_rounded, closed=True)
     return found[0].expr if len(found) == 1 and not found[0].fields else None
 
 
