@@ -18,11 +18,11 @@ def quickly_made(kind: type[_Record]) -> type[_Record]:
         (
             one.name,
             object,
-            field(default=one.default, default_factory=one.default_factory),  # type: ignore[call-overload]
+            field(default=one.default, default_factory=one.default_factory),
         )
         for one in fields(kind)  # type: ignore[arg-type]
     ]
     for name in ("__setattr__", "__delattr__"):
         delattr(kind, name)
-    kind.__init__ = make_dataclass(kind.__name__, given).__init__  # type: ignore[misc]
+    kind.__init__ = make_dataclass(kind.__name__, given).__init__  # type: ignore[misc,method-assign]
     return kind

@@ -34,9 +34,12 @@ class Words:
                 others.append(part.replace(_BRACE, r"\("))
         self._other = re.compile("|".join(others)) if others else None
 
-    def are_in(self, text: str) -> bool:
-        """Whether a text holds one: a search for a plain word is far cheaper than one for a pattern."""
-        return any(word in text for word in self._literal) or bool(
+    def are_in(self, text: str, holds: Callable[[str], bool]) -> bool:
+        """Whether a text holds one: a search for a plain word is far cheaper than one for a pattern.
+
+        ``holds`` tells of a word whether the text holds it, which several patterns ask.
+        """
+        return any(map(holds, self._literal)) or bool(
             self._other and self._other.search(text)
         )
 
@@ -91,7 +94,7 @@ def _throughput(module: str, words: str, *codes: str) -> Check:
 
 _LAYERS = _words(
     r"Linear|Conv|Embedding|RNN|LSTM|GRU|Attention|Transformer|AdaptiveLog"
-    r"|linear\(|embedding\(|conv|matmul|\bb?mm\b|[\w)\]]\s*@\s*[\w(]"
+    r"|linear\(|embedding\(|conv|matmul|\bb?mm\b|[\w\x29\]]\s*@\s*[\w\x28]"
 )
 
 SHAPES: tuple[Check, ...] = (
@@ -121,7 +124,7 @@ def _numbered(prefix: str, *numbers: int) -> tuple[str, ...]:
 
 _AMP = r"autocast|[Ss]caler|unscale_"
 _UNDER_AMP = (
-    rf"{_AMP}|\.(scale|backward|step|apply|grad|register\w*_hook)\b|clip_grad|fill|full|log\(|(?i:eps)|(item|detach)\("
+    rf"{_AMP}|\.(scale|backward|step|apply|grad|register\w*_hook)\b|clip_grad|fill|full|log\(|eps|Eps|EPS|(item|detach)\("
     "|BCE|bce|binary_cross"
 )
 """Files without a word of AMP may be what a region, or a step, of another file calls."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import cache
 from typing import TYPE_CHECKING
 
 from amp_migrate.core import phases
@@ -163,8 +164,9 @@ class Looked:
 def _checks(text: str, chosen: Selection, options: LintOptions) -> list[Check]:
     """Those that may find something in a text that the user wants to hear of."""
     wanted = [check for check in CHECKS if any(map(chosen.takes, check.codes))]
-    # Several checks look for the same words.
-    said = {words for words in {one.words for one in wanted} if words.are_in(text)}
+    # Several checks look for the same words, and for some of them.
+    holds = cache(text.__contains__)
+    said = {w for w in {one.words for one in wanted} if w.are_in(text, holds)}
     return [
         check
         for check in wanted

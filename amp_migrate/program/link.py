@@ -883,10 +883,11 @@ class Program(Names):
         """One call, for each function of this program that it may run."""
         sites = self._sites.get(id(call))
         if sites is None:
-            sites, whole = self._whole(lambda: self._find_sites(call))
+            found, whole = self._whole(lambda: self._find_sites(call))
             # Another that is made up may come to have the identity of one that was.
             if whole and id(call) in self._places_of_calls:
-                self._sites[id(call)] = sites
+                self._sites[id(call)] = found
+            sites = found
         for callee in self.callees(call, function) if sites else ():
             yield from (site for site in sites if site.callee == callee)
 

@@ -142,3 +142,28 @@ def test_a_set_has_a_size_but_no_order() -> None:
         nn.Embedding(len({w: i for i, w in enumerate(words)}), 2)
         nn.Linear(numbers[0], 2)
         """) == [["vocab=2 embed=2"], ["in=? out=2"]]
+
+
+def test_a_walk_through_the_children_of_a_module_is_no_way_without_end() -> None:
+    found = all_of("""
+        def each(fill, module, name=""):
+            for child_name, child in module.named_children():
+                each(fill, child, f"{name}.{child_name}" if name else child_name)
+            for child in module.children():
+                each(fill, child, name)
+            fill(module, name)
+
+        def fill(module, name):
+            if isinstance(module, nn.Linear):
+                nn.init.zeros_(module.bias)
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body = nn.Linear(64, 64)
+                each(fill, self)
+                self.head = nn.Linear(64, 1001)
+
+        net = Net()
+    """)
+    assert found == [["in=64 out=64"], ["in=64 out=1001"]]

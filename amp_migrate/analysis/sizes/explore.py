@@ -43,7 +43,9 @@ STATEMENT_STEPS = 500
 """What each statement of a file still gets when those before it used up all."""
 MAIN_STEPS = 60_000
 ENTRY_STEPS = 20_000
-PROGRAM_STEPS = 1_400_000
+PATIENCE = 8_000
+"""With so many steps, an entry has to find another layer, or other sizes of one, to get as many again."""
+PROGRAM_STEPS = 1_200_000
 _SHARES = {
     "files": 0.25,
     "mains": 0.45,
@@ -65,6 +67,10 @@ class Explorer(Construction):
         self.spent = 0
         self.most = steps
         self.allowed = steps
+        self._entry_limit = 0
+        """How many steps the present entry may get in all."""
+        self._news = 0
+        """What was found when it got the last of them."""
         self._shares: Mapping[str, float] = {}
         self._mains: list[tuple[str, tuple[ir.Stmt, ...]]] = []
         self._registers: dict[str, bool] = {}
@@ -115,11 +121,16 @@ class Explorer(Construction):
         self._mains.append((ir.file_of(frame.function), body))
         return "next"
 
-    def _guarded(self, run: Callable[[], object], limit: int) -> bool:
+    def _guarded(
+        self, run: Callable[[], object], limit: int, patience: int | None = None
+    ) -> bool:
         """Run something within bounds; whether it came to its end."""
         kept = (self.steps, self.limit, self.quiet, self.path, self.calls, self.at)
+        bounds = self._entry_limit, self._news
         activation = getattr(self, "activation", None)
-        self.steps, self.limit = 0, min(limit, max(self.allowed - self.spent, 0))
+        self._entry_limit = min(limit, max(self.allowed - self.spent, 0))
+        self._news = self.recorder.news
+        self.steps, self.limit = 0, min(patience or limit, self._entry_limit)
         self.quiet, self.path, self.calls = 0, Confidence.CERTAIN, []
         try:
             run()
@@ -130,9 +141,17 @@ class Explorer(Construction):
             self.spent += self.steps
             spend(STEP * self.steps)
             self.steps, self.limit, self.quiet, self.path, self.calls, self.at = kept
+            self._entry_limit, self._news = bounds
             if activation is not None:
                 self.activation = activation
         return True
+
+    def out_of_steps(self) -> None:
+        """Give an entry more steps if it found something with those it had."""
+        if self.limit >= self._entry_limit or self.recorder.news == self._news:
+            super().out_of_steps()
+        self._news = self.recorder.news
+        self.limit = min(self.limit + PATIENCE, self._entry_limit)
 
     # -- entries ------------------------------------------------------------------------------
 
@@ -188,7 +207,7 @@ class Explorer(Construction):
         run_by_now = len(self.recorder.reached)
         phases.at("following layer sizes", run_by_now, len(self.program.functions))
         mark = len(self.heap.log)
-        self._guarded(run, limit)
+        self._guarded(run, limit, PATIENCE)
         self.heap.undo(mark)
 
     def _free_functions(self, files: frozenset[str]) -> Iterator[Func]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import NoReturn
 
 from amp_migrate.analysis.sizes.domain.choices import choice
 from amp_migrate.analysis.sizes.domain.given import Given
@@ -89,7 +88,8 @@ class Machine:
         """How sure it is that what runs now runs at all."""
         self.quiet = 0
         """What is found now is not told: the values are not final."""
-        self.calls: list[str] = []
+        self.calls: list[tuple[str, Given]] = []
+        """The functions that run, with what they were called with."""
         self.forks = 0
         self.modules: dict[str, Frame] = {}
         self._of_libraries: dict[tuple[str, str], External] = {}
@@ -105,8 +105,8 @@ class Machine:
         if self.steps > self.limit:
             self.out_of_steps()
 
-    def out_of_steps(self) -> NoReturn:
-        """End this way into the program."""
+    def out_of_steps(self) -> None:
+        """End this way into the program, unless it gets more steps."""
         self.exhausted = True
         raise OutOfSteps
 

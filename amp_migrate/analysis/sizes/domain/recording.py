@@ -74,6 +74,8 @@ class Recorder:
         """What runs now was started by the program itself, with nothing left open."""
         self.replaced, self.overwritten = _written(program)
         """What of libraries the program replaces; the attributes that it sets from outside of objects."""
+        self.news = 0
+        """Grows with each layer that is found, and with other sizes of one."""
         self._mentions: dict[int, tuple[object, bool]] = {}
         self.words = self._interesting()
 
@@ -256,6 +258,7 @@ class Recorder:
             if len(found.rows) < MAX_INSTANCES:
                 found.prints.add(fingerprint)
                 found.rows.append(weak)
+                self.news += 1
             else:
                 found.complete = False
         found.complete = found.complete and self.closed

@@ -130,11 +130,12 @@ class Calls(Definitions):
     def call_function(self, func: Func, given: Given, site: ir.Call) -> Value:
         """What a function of the program gives."""
         function = func.function
+        runs = [given for name, given in self.calls if name == function.qualname]
         if (
             function.is_generator
             or function.is_async
             or len(self.calls) >= MAX_DEPTH
-            or self.calls.count(function.qualname) >= MAX_SAME
+            or len(runs) >= MAX_SAME
         ):
             self.spoil(given.values())
             if func.receiver is not None:
@@ -142,10 +143,13 @@ class Calls(Definitions):
             bounded = not (function.is_generator or function.is_async)
             self.exhausted = self.exhausted or bounded
             return Unknown("recursion" if bounded else "generator")
+        if func.receiver is None and any(map(given.says_no_more_than, runs)):
+            # Further in, it finds what it finds here, as for each child of a module that is not known.
+            return Unknown("recursion")
         frame = Frame(function.qualname, func.scope, func.receiver)
         frame.owner = func.owner
         self._bind_parameters(func, given, frame)
-        self.calls.append(function.qualname)
+        self.calls.append((function.qualname, given))
         self.recorder.reached.add(function.qualname)
         at = self.at
         try:
@@ -248,7 +252,7 @@ class Calls(Definitions):
         frame.state.update(zip(body.params, given.positional, strict=False))
         for name, value in given.keywords.items():
             frame.state[name] = value
-        self.calls.append("<lambda>")
+        self.calls.append(("<lambda>", given))
         try:
             return self.evaluate(body.body, frame)
         finally:
