@@ -367,6 +367,29 @@ loss = (1 - overlap(boxes.T, x)).mean()
 ---
 boxes = torch.cat((out[:, :2].float().sigmoid(), torch.exp(out[:, 2:])), 1)
 
+=== what is bounded comes from nothing that is near to 1
+class Net(nn.Module):
+    def __init__(self, hard=False):
+        super().__init__()
+        self.layer, self.hard = nn.Linear(6, 3), hard
+    def forward(self, x, **given):
+        outs = [self.layer(x), self.layer(x)]
+        return outs, F.gumbel_softmax(self.layer(x), dim=1, hard=self.hard)
+def log(t, eps=1e-20):
+    return t.clamp(min=eps).log()
+def spread(t, given=False):
+    p = t.softmax(1) if not given else t
+    return -(p * log(p)).sum(1).mean()
+model = Net(**eval("{}")).to(device)
+---
+outs, drawn = model(x, **eval("{}"))
+near = outs[0] + outs[0].sigmoid().log()
+which = eval("0")
+loss = spread(near) + log(torch.cat([h + 8 for h in outs])).mean()
+loss = loss + log(drawn).mean() + log(outs[which] + 8).mean()
+---
+full_t = t.float() if torch.is_tensor(t) and t.dtype is torch.float16 else t
+
 === the least of what is fp32
 LINEAR
 ---
@@ -1004,6 +1027,15 @@ q = torch.clamp(q, 1e-4, 1.0 - 1e-4)
 loss = -(y * torch.log(q) + (1 - y) * torch.log(1 - q)).mean()
 ---
 q = torch.clamp
+
+=== a clamp of what comes out of a collection of unseen sigmoids
+LINEAR
+act = vars(torch)["sigmoid"]
+---
+kept = {"p": act(model(x))}
+loss = sum((p + 1e-8).log().mean() for p, q in zip(kept.values(), [y]))
+---
+loss =
 
 === a clamp behind layers with a hook, which end in a sigmoid
 SEQ

@@ -724,6 +724,47 @@ def test_it_is_cast_where_it_is_used(name: str) -> None:
     assert check_mixed(before, after) == []
 
 
+KEPT = """\
+class Stack(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(4, 8), nn.Linear(8, 8)
+        self.kept = []
+
+    def forward(self, x):
+        self.kept = []
+        self.kept.append(self.one(x))
+        self.kept.append(self.two(self.kept[-1]))
+        return self.kept
+
+
+model = Stack().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    x, y = x.to(device), y.to(device)
+    loss = F.mse_loss(model(x)[-1], y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    with torch.no_grad():
+        kept = model(x)
+        print(probe(kept[-1]).mean().item())
+"""
+
+
+@pytest.mark.parametrize("begins", ("kept = []", "kept.clear()", "kept"))
+def test_a_list_that_each_call_makes_anew(begins: str) -> None:
+    before = HEAD + KEPT.replace(
+        "self.kept = []\n        self.kept.append",
+        f"self.{begins}\n        self.kept.append",
+    )
+    after = migrate_source(before, path="train.py").output
+    assert after != before
+    use = "probe(kept[-1])" if begins == "kept = []" else "probe(kept[-1].float())"
+    assert use in after
+    assert check_mixed(before, after) == []
+
+
 LISTS = """\
 class Lists(nn.Module):
     def __init__(self):

@@ -1329,3 +1329,32 @@ def test_models_of_a_library_of_graphs() -> None:
     )
     (found,) = migrate_source(vanishes).diagnostics
     assert found.code == "AMP020"
+
+
+def test_what_reads_options_is_no_forward() -> None:
+    """Be it named after a model, looked up, or a part of a module that is imported by its name."""
+    source = """\
+import importlib
+import torch
+from torch import nn
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+def halved(weight):
+    return weight / 2
+def weight_of(model_name, network_config):
+    found = importlib.import_module(model_name.replace("-", "_").lower())
+    model_option_setter = [halved][0]
+    return model_option_setter(found.pi * network_config.index(1))
+model = nn.Linear(8, 3).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in torch.randn(3, 6, 8):
+    optimizer.zero_grad()
+    weight = weight_of(eval("'math'"), eval("[0, 1]"))
+    loss = model(x.to(device)).pow(2).mean() * weight
+    loss.backward()
+    optimizer.step()
+    print(loss.item())
+"""
+    output = migrate_source(source, path="train.py").output
+    assert "    with torch.autocast" in output
+    assert "\n    weight = weight_of(" in output
+    check_runs(source, output)

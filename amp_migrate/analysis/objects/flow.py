@@ -167,6 +167,30 @@ class Flow:
             isinstance(one.expr, ir.Const) and bool(one.expr.value) for one in found
         )
 
+    def arms(self, at: Made) -> list[Made]:
+        """Which of its two arms ``a if test else b`` may give, as its function is called here."""
+        assert isinstance(at.expr, ir.Operation)
+        test, body, orelse = at.expr.operands
+        told = self._told(at.inner(test))
+        if told is None:
+            return [at.inner(body, at.index), at.inner(orelse, at.index)]
+        return [at.inner(body if told else orelse, at.index)]
+
+    def _told(self, test: Made) -> bool | None:
+        """What a test comes to of a variable that has only constants, all of which tell the same."""
+        match test.expr:
+            case ir.Operation(op="not", operands=(inner,)):
+                told = self._told(test.inner(inner))
+                return None if told is None else not told
+            case ir.Name():
+                made = self.made(test) or ()
+                told_by = {
+                    bool(one.expr.value) if isinstance(one.expr, ir.Const) else None
+                    for one in made
+                }
+                return told_by.pop() if len(told_by) == 1 else None
+        return None
+
     def put_into(self, at: Made) -> list[Made]:
         """What is put into the collection that a variable or attribute holds."""
         puts = self.contents.put_into(at.expr, at.function)

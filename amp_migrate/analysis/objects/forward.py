@@ -22,17 +22,21 @@ _PRODUCTS = frozenset(
 )
 _MAKES_DATA = re.compile(
     r"(?i)(batch|load|sampl|transform|collat|token|dataset|(?<!cr)iter|read|fetch|(?<!geo)metric|accuracy|print|log$"
-    r"|timer|meter|generator|env|partial)"
+    r"|timer|meter|generator|env|partial|setter)"
 )
 _ADDS = frozenset("append extend insert update setdefault add".split())
 _ABOUT = re.compile(r"(?i)(num|n|nr|dim|lr|use|is|has)_")
 """What begins the name of a number, or a choice, that a model is made with: ``num_in_critic``."""
 _RESULT = re.compile(r"(?i)_(outs?|outputs?|preds?|predictions?|logits|results?)$")
 """Names of what a module gives: ``model_out``."""
+_TELLS = re.compile(
+    r"(?i)_(names?|paths?|dirs?|files?|filename|types?|ids?|cfg|config|args|opts?|kwargs|options?)$"
+)
+"""Names of what tells of a module: ``model_name``."""
 _PREPARES = tuple("load make build create get init save print plot adjust".split())
 _KEEPS_BOOKS = tuple("set_ save load print reset update_ register_ get_optim".split())
 """Beginnings of the names of functions, and of methods, that compute no forward."""
-_NO_MODULES = tuple("torch. torchvision. numpy. builtins. argparse. functools.".split())
+_NO_MODULES = tuple("torch. torchvision. numpy.".split())
 _LEAVES_TORCH = ("numpy", "item", "tolist")
 _OF_FILES = ("write", "flush", "close")
 _MAKES_DATA_TENSOR = ("torch.tensor", "torch.from_numpy")
@@ -42,6 +46,11 @@ _MAKES_TENSOR = re.compile(
     r"torch\.nn\.(functional|utils|init)\.|torch\.nn\.(parameter\.)?(Parameter|Buffer)$"
 )
 _OFF = ("no_grad", "inference_mode")
+
+
+def _is_of_python(name: str) -> bool:
+    """Whether something is of the standard library: ``importlib.import_module`` computes nothing."""
+    return name.partition(".")[0] in sys.stdlib_module_names
 
 
 class Forward:
@@ -360,9 +369,7 @@ class Forward:
             if level == MODELS and _names_loss(ref.name):
                 return False
             # Whatever is made and then called is a module, unless its name says data.
-            own_kind = ref.name.startswith(_NO_MODULES) or (
-                ref.name.split(".")[0] in sys.stdlib_module_names
-            )
+            own_kind = ref.name.startswith(_NO_MODULES) or _is_of_python(ref.name)
             return _makes_module(ref.name) or not (
                 own_kind or _MAKES_DATA.search(ref.name)
             )
@@ -371,7 +378,7 @@ class Forward:
     def _is_functional(self, origin: str, call: ir.Call) -> bool:
         if origin.startswith("torch.nn.functional."):
             return origin.rsplit(".", 1)[-1] not in ("one_hot", "pad", "interpolate")
-        if origin.startswith(("torch.", "numpy.", "builtins.")):
+        if origin.startswith(("torch.", "numpy.")) or _is_of_python(origin):
             return False
         last = origin.rsplit(".", 1)[-1]
         if last[:1].isupper():
@@ -463,7 +470,7 @@ class Forward:
         last = re.sub(r"(\[[^\]]*\])+$", "", key).rsplit(".", 1)[-1]
         if last in self.module_keys:
             return True
-        if _RESULT.search(last) or _ABOUT.match(last):
+        if _RESULT.search(last) or _TELLS.search(last) or _ABOUT.match(last):
             return False
         return bool(vocabulary.MODEL_LIKE.search(last))
 

@@ -482,10 +482,11 @@ class Traces:
             for inner in parts_of(at.stmt)
         )
 
-    def _added(self, at: At) -> Iterator[Trace]:
-        """What is put into a collection, under the key that is meant."""
+    def _added(self, at: At, anew: bool = False) -> Iterator[Trace]:
+        """What is put into a collection, under the key that is meant; ``anew``: of one that the same call of
+        the function has made."""
         contents = self.flow.contents
-        anew = contents.is_made_anew(at.expr, at.function)
+        anew = anew or contents.is_made_anew(at.expr, at.function)
         name = at.expr.id if isinstance(at.expr, ir.Name) else ""
         owner = self.program.owner(name, at.function)
         for put in contents.put_into(at.expr, at.function):
@@ -567,7 +568,8 @@ class Traces:
             return Trace(found.half, "?")
         stored = self._stored_before(at)
         if stored is not None:
-            return join((self._of(stored), *self._added(at)))
+            anew = isinstance(stored.expr, (ir.Display, ir.Comprehension))
+            return join((self._of(stored), *self._added(at, anew)))
         known: list[Trace] = []
         classes = self._classes_of(expr, at)
         for class_name in classes:

@@ -20,6 +20,7 @@ from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import Island, SplitLast
 from amp_migrate.migrate.precision.remedies import Found, Planner, Remedies, Unclear
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import parts_of
 
 SQUASHES = operations("squashes")
 _SQUASHES_OUTSIDE = operations("vanishes")
@@ -37,7 +38,17 @@ _KEEPS = operations("first", "promoted", "chosen", "joined", "still") | {"where"
 _KEEPS -= _ENDS
 """Functions and methods whose result is as near to 0 or 1 as their operands, for all that is known."""
 _PLACING = operations("source")
-_SHAPED_LIKE = operations("shaped")
+_OF_FIRST = operations("shaped") | operations("first").difference(
+    _SEVERAL,
+    *map(
+        operations, "alike bounds fills holds multiplies-and-adds source stores".split()
+    ),
+)
+"""Functions and methods that take their values from their first operand alone."""
+_HANDS_OUT = frozenset(
+    "enumerate get items iter list next pop reversed sorted tuple values zip".split()
+)
+"""Those that give what is in a collection."""
 _PROMOTES = operations("promote")
 _MOST = 200
 _FARTHEST = 400
@@ -101,6 +112,10 @@ class Sigmoids(Planner):
                 case ir.Attr() if (view := dtype_table.view_of(one.expr)) is not None:
                     pending.append(one.inner(view))
                     continue
+                case ir.Name(id=name) if drawn := _drawn(name, one.stmt):
+                    pending += map(one.inner, drawn)
+                    pending += self.flow.made(one) or ()
+                    continue
                 case ir.Name() | ir.Attr():
                     made = self.flow.made(one)
                     if unseen and (rebinds(one) or not made):
@@ -118,7 +133,7 @@ class Sigmoids(Planner):
                         if id(call) in self.in_fp32 or self._is_of_no_half(one, call):
                             continue
                         return True
-                    if word not in _KEEPS:
+                    if word not in _KEEPS | _HANDS_OUT:
                         if self.forward.is_forward(call, one.function, MODULES):
                             returned = self._returned(call, one)
                             if returned:
@@ -134,13 +149,20 @@ class Sigmoids(Planner):
                     continue
                 case ir.Operation(op="@"):
                     continue
+                case ir.Operation(op="if", operands=(test, *arms)):
+                    bound = rebinds(one.inner(test))
+                    pending += map(one.inner, arms) if bound else self.flow.arms(one)
+                    continue
+                case ir.Item(value=value):
+                    pending.append(one.inner(value))
+                    continue
             inside = list(ir.children(one.expr))
             if isinstance(one.expr, ir.Call):
                 # What is called is no value, but a method is one of a value.
                 func = inside.pop(0)
                 if self.program.origin(func, one.function) is None:
                     inside[:0] = [func.value] if isinstance(func, ir.Attr) else []
-                if ir.last_of(func) in _SHAPED_LIKE:
+                if ir.last_of(func) in _OF_FIRST:
                     inside = inside[:1]
             pending += [one.inner(child) for child in inside]
         return bool(pending)
@@ -631,6 +653,19 @@ class Sigmoids(Planner):
     def _lost(at: Made) -> Unclear:
         message = "the sigmoid before BCELoss, which must run in fp32, was not found"
         return Unclear(message, at.stmt.line)
+
+
+def _drawn(name: str, stmt: ir.Stmt) -> list[ir.Expr]:
+    """What the comprehensions of a statement draw a variable from; nothing where a lambda has it, too."""
+    found: list[ir.Expr] = []
+    for inner in parts_of(stmt):
+        if isinstance(inner, ir.Deferred) and name in inner.params:
+            return []
+        if isinstance(inner, ir.Comprehension):
+            for target, iterable in zip(inner.targets, inner.iterables, strict=True):
+                if ir.Name(name) in ir.walk(target):
+                    found.append(iterable)
+    return found
 
 
 def _is_another(key: ir.Expr | None, word: str) -> bool:
