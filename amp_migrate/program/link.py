@@ -400,22 +400,23 @@ class Program(Names):
 
     def resolve(self, expr: ir.Expr, function: str) -> frozenset[Ref]:
         """What an expression is known to stand for; empty where nothing is known."""
-        if isinstance(expr, (ir.Name, ir.Attr)):
-            there = self._import(expr, function)
-            if isinstance(there, str):
-                several = self.alternatives(expr, function)
-                meant = [self.resolve(*one) for one in several]
-                return frozenset().union(*meant) if meant else self._external(there)
-            if there is not None:
-                return self.resolve(*there)
-        elif isinstance(expr, ir.Item):
+        if isinstance(expr, ir.Item):
             if (ir.key_of(expr.value) or "").rpartition(".")[2] not in self._tables:
                 if not isinstance(expr.value, ir.Call):
                     return _NOTHING
-        elif not isinstance(expr, (ir.Call, ir.Operation, ir.Walrus)):
+        elif not isinstance(expr, _RESOLVED):
             return _NOTHING
         key = (function, expr)
         known = self._refs.get(key)
+        if known is None and isinstance(expr, (ir.Name, ir.Attr)):
+            there = self._import(expr, function)
+            if isinstance(there, str):
+                several = self.alternatives(expr, function)
+                if several:
+                    return frozenset().union(*(self.resolve(*one) for one in several))
+                known = self._refs[key] = self._external(there)
+            elif there is not None:
+                return self.resolve(*there)
         if known is not None:
             if isinstance(known, int):
                 self._cut = min(self._cut, known)
@@ -1318,6 +1319,8 @@ def _sets_attributes(call: ir.Call) -> bool:
 
 
 _NOTHING: frozenset[Ref] = frozenset()
+
+_RESOLVED = (ir.Name, ir.Attr, ir.Call, ir.Operation, ir.Walrus)
 
 _TAKEN = "[]"
 """In place of the name of what is called, where it is taken out of a table."""

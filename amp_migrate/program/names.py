@@ -375,10 +375,13 @@ class Names:
 
     def _import(self, expr: ir.Expr, function: str) -> str | tuple[ir.Expr, str] | None:
         """A dotted origin, or the place in another of these files; re-exports are followed."""
-        if not isinstance(expr, (ir.Name, ir.Attr)):
-            return None
         # What a name is called is told apart faster than names are, which are asked for most.
-        asked = (function, expr.id if isinstance(expr, ir.Name) else expr)
+        if isinstance(expr, ir.Name):
+            asked: tuple[str, str | ir.Attr] = (function, expr.id)
+        elif isinstance(expr, ir.Attr):
+            asked = (function, expr)
+        else:
+            return None
         try:
             return self._imported[asked]
         except KeyError:

@@ -116,11 +116,12 @@ class Constants(Planner):
     def mentions(self, stmt: ir.Stmt, function: str) -> bool:
         """Whether a statement has a number that half precision does not have, or divides by one that makes
         such."""
-        inside = list(parts_of(stmt))
+        called = {id(call.func) for call in calls_of(stmt)}
         return any(
             self.numbers.are_unheld(inner, function)
-            for inner in inside
+            for inner in parts_of(stmt)
             if isinstance(inner, (ir.Const, ir.Name, ir.Attr))
+            and id(inner) not in called
         ) or any(
             self._enlarges_beyond(value)
             for by in _divisors(stmt)
