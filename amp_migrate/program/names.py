@@ -19,7 +19,7 @@ _MOST_REEXPORTS = 50
 _BUILTINS = frozenset(dir(builtins))
 _LOCAL = "."
 """What the dotted origin of a value from this project begins with, where it is not followed."""
-_UNCLEAR = f"{_LOCAL}?."
+UNCLEAR = f"{_LOCAL}?."
 """The same, where several imports may be meant."""
 
 
@@ -156,7 +156,7 @@ class Names:
         found = self._import(expr, function)
         if not isinstance(found, str):
             return None
-        if found.startswith(_UNCLEAR) and self.alternatives(expr, function):
+        if found.startswith(UNCLEAR) and self.alternatives(expr, function):
             return None
         return found
 
@@ -192,7 +192,7 @@ class Names:
         expression, and the top level of its file. Nothing where one of them is out of sight.
         """
         unclear = self._import(expr, function)
-        if not (isinstance(unclear, str) and unclear.startswith(_UNCLEAR)):
+        if not (isinstance(unclear, str) and unclear.startswith(UNCLEAR)):
             return []
         owner = self.owner(expr.id, function) if isinstance(expr, ir.Name) else None
         if owner is None or not isinstance(expr, ir.Name):
@@ -409,7 +409,7 @@ class Names:
                 return None if current == here else current
             if self.layout is None:
                 return dotted
-            if dotted.startswith(_UNCLEAR):
+            if dotted.startswith(UNCLEAR):
                 return dotted
             # `import *` brings names that another file imports, as seen from there.
             head = ir.dotted(current[0]) or ("",)
@@ -529,7 +529,7 @@ class Names:
         if others and not self._is_of_module(parts, targets, others, function):
             return None
         if len(targets) > 1 and any(self._is_ours(t, function) for t in targets):
-            return _UNCLEAR + ".".join(parts)
+            return UNCLEAR + ".".join(parts)
         # `try: import a as x / except ImportError: import b as x`: the last one named is the usual.
         target = sorted(targets)[0] if len(targets) > 1 else next(iter(targets))
         return ".".join((target, *parts[1:]))

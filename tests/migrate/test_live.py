@@ -743,6 +743,22 @@ def test_a_module_whose_name_goes_to_what_it_makes(tmp_path: Path, made: str) ->
     assert found["train.py"].changed is (made == "nets.Plain()")
 
 
+def test_what_is_of_another_framework_computes_with_no_tensor(tmp_path: Path) -> None:
+    (tmp_path / "nets.py").write_text(_HEAD + _PLAIN)
+    (tmp_path / "keras_nets.py").write_text(
+        "import tensorflow.keras.backend as K\nclass Plain(K.Module):\n"
+        "    def forward(self, x):\n        return K.log(K.clip(x, 1e-36, 1.0))\n"
+    )
+    either = (
+        "import sys\nif len(sys.argv) > 1:\n    import keras_nets as nets\n"
+        "else:\n    import nets\n"
+    )
+    text = _HEAD + either + _TRAIN.replace("MAKE", "Plain")
+    (tmp_path / "train.py").write_text(text)
+    found = {Path(r.path).name: r for r in migrate_paths([tmp_path]).results}
+    assert found["train.py"].changed, found["train.py"].diagnostics
+
+
 @pytest.mark.parametrize("names", ["nets.__dict__", "vars(nets)"])
 @pytest.mark.parametrize("unsafe", [False, True])
 def test_nets_that_a_package_has_by_their_names(

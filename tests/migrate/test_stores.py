@@ -328,3 +328,49 @@ def test_a_base_of_what_is_chosen_at_run_time_runs() -> None:
     result = migrate_source(source, path="train.py")
     assert "[x > 0].to(out.dtype)\n" in result.output
     check_runs(source, result.output)
+
+
+_LOSSES = """\
+class Masked:
+    def loss(self, out, y):
+        kept = torch.zeros_like(y)
+        kept[y > 0] = out[y > 0]
+        return (kept - y).pow(2).mean()
+    __call__ = loss
+class Squared(Masked):
+    def loss(self, out, y):
+        return (out - y).pow(2).mean()
+    def __call__(self, out, y):
+        return self.loss(out, y)
+class Kept(Masked):
+    def __call__(self, out, y):
+        return self.loss(out, y)
+"""
+_CHOSEN = {
+    "methods in a list": (
+        "losses = [Masked().loss, Squared().loss]",
+        "sum(part(out, y) for part in losses)",
+    ),
+    "a class of a dict": (
+        'losses = {"kept": Kept, "squared": Squared}\npart = losses[min(losses)]()',
+        "part(out, y)",
+    ),
+    "a method of a class of a list": (
+        "part = [Masked, Squared][len(loader) - 3]().loss",
+        "part(out, y)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _CHOSEN)
+def test_a_loss_that_is_chosen_at_run_time_runs(name: str) -> None:
+    made, run = _CHOSEN[name]
+    source = _program(("out = self.fc(x)",)).replace("class Net", f"{_LOSSES}class Net")
+    source = source.replace("optimizer =", f"{made}\noptimizer =")
+    source = source.replace("F.mse_loss(model(x), y)", run)
+    source = source.replace("    loss =", "    out = model(x)\n    loss =")
+    result = migrate_source(source, path="train.py")
+    if result.changed:
+        check_runs(source, result.output)
+    else:
+        assert [found.code for found in result.diagnostics] == ["AMP020"]

@@ -12,6 +12,7 @@ from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.given import Given
 from amp_migrate.program.link import CallSite, Program
+from amp_migrate.program.names import UNCLEAR
 
 _AROUND_FUNCTIONS = frozenset(
     ("functools.partial", "builtins.staticmethod", "builtins.classmethod")
@@ -94,6 +95,7 @@ class Called:
                     if ref.kind == "function":
                         yield ref.name
             yield from self._by_name(call.func, function)
+            yield from (site.callee for site in self.sites_of(call, function, stmt))
             for arg in call.args:
                 for ref in program.resolve(arg.value, function):
                     if ref.kind == "function":
@@ -179,6 +181,9 @@ class Called:
         for ref in program.resolve(inner.func, function) if inner else ():
             if ref.kind == "function":
                 yield self._site(function, stmt, inner or call, ref.name)
+        for run in self._named_as(program.origin(func, function) or ""):
+            if run in program.functions:
+                yield self._site(function, stmt, call, run)
         if isinstance(func, ir.Attr) and func.attr not in self._names:
             return
         if not call.args or not isinstance(func, (ir.Name, ir.Item, ir.Attr)):
@@ -187,13 +192,54 @@ class Called:
             return
         held = func.value if isinstance(func, ir.Attr) else func
         for one in program.noted(PointsTo).of(held, function, stmt):
-            run = self._run_by(one, func)
-            if run is not None:
-                yield self._site(function, stmt, call, run)
-            elif isinstance(one.expr, ir.Call) and not isinstance(func, ir.Attr):
-                yield from self._by_partial(
-                    one.expr, one.function, function, stmt, call
-                )
+            known = self._run_by(one, func)
+            if known is not None:
+                yield self._site(function, stmt, call, known)
+            elif one.kind == "external" and not isinstance(func, ir.Attr):
+                for run in self._named_as(one.name):
+                    if run in program.functions:
+                        yield self._site(function, stmt, call, run)
+            elif isinstance(one.expr, ir.Call):
+                for run in self._methods_of_one_of(one, func):
+                    yield self._site(function, stmt, call, run)
+                if not isinstance(func, ir.Attr):
+                    yield from self._by_partial(
+                        one.expr, one.function, function, stmt, call
+                    )
+
+    def _methods_of_one_of(self, one: Object, func: ir.Expr) -> Iterator[str]:
+        """``LOSSES[name]()``, called as it is or by a method: what any of these classes has for that."""
+        name = func.attr if isinstance(func, ir.Attr) else "__call__"
+        match one.fields:
+            case (("attribute", str(attr)),) if not isinstance(func, ir.Attr):
+                name = attr
+            case (_, *_):
+                return
+        if isinstance(one.expr, ir.Call) and not one.name:
+            points_to = self.program.noted(PointsTo)
+            for made in points_to.of(one.expr.func, one.function, one.stmt):
+                for class_name in (made.name, *self._named_as(made.name)):
+                    if class_name in self.program.classes:
+                        method = self.program.method(class_name, name)
+                        yield from () if method is None else (method,)
+
+    def _named_as(self, origin: str) -> list[str]:
+        """The functions and classes that the last word of a dotted name means where imports in several
+        branches bind its first: any of them."""
+        if not origin.startswith(UNCLEAR):
+            return []
+        return self._at_top.get(origin.rpartition(".")[2], [])
+
+    @cached_property
+    def _at_top(self) -> dict[str, list[str]]:
+        """The functions and classes of the files, by their own names."""
+        found: dict[str, list[str]] = {}
+        for name, one in self.program.functions.items():
+            if one.class_name is None and one.parent == ir.top_of(name):
+                found.setdefault(one.name, []).append(name)
+        for name, own in self.program.classes.items():
+            found.setdefault(own.name, []).append(name)
+        return found
 
     def _by_partial(
         self, made: ir.Call, where: str, function: str, stmt: ir.Stmt, call: ir.Call

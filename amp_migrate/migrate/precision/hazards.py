@@ -10,7 +10,7 @@ from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.live import Live
 from amp_migrate.analysis.paths.hooked_forwards import attached
 from amp_migrate.analysis.paths.loops import Blocked, Refusal, refused
-from amp_migrate.analysis.tables import dtype_table
+from amp_migrate.analysis.tables import dtype_table, vocabulary
 from amp_migrate.analysis.tables.dtype_questions import suits_fp32, tested
 from amp_migrate.analysis.values.called import Called
 from amp_migrate.catalogue.operations import operations, rows, since
@@ -215,6 +215,9 @@ class Hazards:
                 return
             for function in new:
                 seen[function] = None
+                roots = program.import_roots(function)
+                if "torch" not in roots and roots & vocabulary.OTHER_FRAMEWORKS:
+                    continue  # It is run on no tensors of torch.
                 for stmt in program.statements(function):
                     if not self._is_isolated(function, stmt):
                         yield function, stmt

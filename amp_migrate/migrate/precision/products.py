@@ -20,7 +20,7 @@ from amp_migrate.edit.edits import Island, Upcast
 from amp_migrate.migrate.precision.formulas import difference, squared
 from amp_migrate.migrate.precision.remedies import Found, Remedies
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of, parts_of
+from amp_migrate.program.bindings import calls_of, parts_of, unpacked
 from amp_migrate.program.link import Program
 
 _PRODUCTS = frozenset("bmm matmul mm".split())
@@ -52,6 +52,7 @@ def of_products(
     found = found or [*_kept(program, function, stmt)]
     found = found or [*_in_distances(program, function, stmt)]
     found = found or [*_in_moments(program, function, stmt)]
+    _raise_moments(remedies, function, stmt)
     found = found or [*_with_matrices_of_dgl(remedies, function, stmt)]
     for product, factors, message in found or _in_sines(program, function, stmt):
         if factors is None or not _isolate(
@@ -176,11 +177,13 @@ def _in_moments(program: Program, function: str, stmt: ir.Stmt) -> Iterator[_Pro
     for call in calls_of(stmt):
         value, window = _convolved(program, function, call)
         if value is None or not any(
-            window == of_product and _multiplied(product)
+            window == of_product and _multiplied(_named(program, function, product))
             for other in program.statements(function)
             for inner in parts_of(other)
             for left, _ in (difference(inner) or (None, None),)
-            for product, of_product in (_convolved(program, function, left),)
+            for product, of_product in (
+                _convolved(program, function, _named(program, function, left)),
+            )
         ):
             continue
         parts = _multiplied(value) or (value,)
@@ -188,13 +191,45 @@ def _in_moments(program: Program, function: str, stmt: ir.Stmt) -> Iterator[_Pro
         yield call, (*parts, window) if plain and window else None, _NO_DIGITS
 
 
+def _raise_moments(remedies: Remedies, function: str, stmt: ir.Stmt) -> None:
+    """``square = x * x``, which is convolved so: half precision has too few digits for it."""
+    program = remedies.program
+    for target, value, _ in unpacked(stmt):
+        factors = _multiplied(value)
+        if len(factors) == 2 and any(
+            _convolved(program, function, call)[0] == target
+            and any(_in_moments(program, function, other))
+            for other in program.statements(function)
+            for call in calls_of(other)
+        ):
+            raised = remedies.raised(function, stmt, factors[0], True)
+            if raised is not None and value is not None:
+                remedies.edits.update(dict.fromkeys(raised))
+                remedies.halves.made_full.add(id(value))
+
+
+def _named(program: Program, function: str, expr: ir.Expr | None) -> ir.Expr | None:
+    """What a variable is given, if that is one thing; another expression itself."""
+    value = _only_value(program, function, expr) if isinstance(expr, ir.Name) else None
+    return expr if value is None else value
+
+
 def _convolved(
     program: Program, function: str, expr: ir.Expr | None
 ) -> tuple[ir.Expr | None, ir.Expr | None]:
     """What a call convolves, and with what."""
-    if not isinstance(expr, ir.Call) or not _CONVOLVES.fullmatch(
-        program.origin(expr.func, function) or ""
-    ):
+    if not isinstance(expr, ir.Call):
+        return None, None
+    match _named(program, function, expr.func):
+        case ir.Call(func=ir.Name(id="getattr"), args=(of, name)) if (
+            program.origin(of.value, function) == "torch.nn.functional"
+        ):
+            # getattr(F, f"conv{dimensions}d")
+            known = any("conv" in word for word in ir.words_in(name.value))
+        case func:
+            origin = func and program.origin(func, function)
+            known = _CONVOLVES.fullmatch(origin or "") is not None
+    if not known:
         return None, None
     return expr.argument(0, "input"), expr.argument(1, "weight")
 
