@@ -8,7 +8,7 @@ none, the value is the one that stands for fp32.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
 from amp_migrate.analysis.objects.live import Live
@@ -44,6 +44,7 @@ from amp_migrate.program import ir
 from amp_migrate.program.bindings import each_part
 from amp_migrate.program.link import Program
 
+_OF_ARRAYS = ("numpy.", "torch.", "pandas.")
 _LOADS_HALF = frozenset(
     "torch_dtype dtype load_in_8bit load_in_4bit quantization_config".split()
 )
@@ -305,21 +306,34 @@ class Neighbours:
         )
         hazards.judge_setup(frozenset(self.program.functions))
         hazards.find(frozenset(), ())
+        around = frozenset(self.program.importing(files))
+        running = {
+            function
+            for function in self.program.functions
+            if ir.file_of(function) in around and (live is None or live.runs(function))
+        }
         if framework.name == "the Hugging Face Trainer":
-            self._judge_models()
-        self._judge_gradients(live)
+            self._judge_models(running)
+        self._judge_gradients(running)
         self.spans.update(hazards.spans)
         return [(ir.file_of(function), edit) for function, edit in hazards.edits]
 
-    def _judge_models(self) -> None:
+    def _judge_models(self, running: Collection[str]) -> None:
         """Weights that are loaded in another precision, or that overflow in float16."""
-        for _, _, call in self.program.all_calls():
-            for arg in call.args:
-                if arg.name in _LOADS_HALF and arg.value != ir.Const(None):
+        program = self.program
+        for function, _, call in program.all_calls():
+            for arg in call.args if function in running else ():
+                if (
+                    arg.name in _LOADS_HALF
+                    and arg.value != ir.Const(None)
+                    and not (program.origin(call.func, function) or "").startswith(
+                        _OF_ARRAYS
+                    )
+                ):
                     message = f"{arg.name}= decides on the precision of the weights"
                     raise refused("AMP006", message, call.line)
-        for function in self.program.functions.values():
-            for stmt, inner in each_part(function.body):
+        for facts in (program.functions[function] for function in sorted(running)):
+            for stmt, inner in each_part(facts.body):
                 text = inner.value if isinstance(inner, ir.Const) else None
                 if isinstance(text, str) and _OVERFLOWS.search(text):
                     message = f"{text} was trained in bfloat16 and overflows in float16"
@@ -327,14 +341,12 @@ class Neighbours:
                         line = ("TrainingArguments(bf16=True)",)
                         raise Blocked(Refusal("AMP020", message, stmt.line, line))
 
-    def _judge_gradients(self, live: Live | None) -> None:
+    def _judge_gradients(self, running: Collection[str]) -> None:
         """Gradients that the program reads or edits itself, which are scaled then."""
-        for function, facts in self.program.functions.items():
+        for function in sorted(running):
             if self._is_optimizer_step(function):
                 continue  # frameworks unscale before it
-            if live is not None and not live.runs(function):
-                continue
-            for stmt in ir.statements(facts.body):
+            for stmt in self.program.statements(function):
                 if stmt.kind == "assign" and stmt.value == ir.Const(None):
                     continue  # a gradient that is cleared
                 for expr in stmt.exprs:

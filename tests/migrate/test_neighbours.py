@@ -318,6 +318,22 @@ def test_what_the_switch_would_break(code: str) -> None:
     assert not result.changed
 
 
+def test_what_another_script_does_is_no_matter_of_the_trainer(tmp_path: Path) -> None:
+    model = 'model = transformers.AutoModel.from_pretrained("bert")\n'
+    train = (
+        f"import numpy as np, transformers\nplaces = np.zeros(3, dtype=np.int64)\n{model}"
+        'transformers.Trainer(model, transformers.TrainingArguments("out")).train()\n'
+    )
+    (tmp_path / "train.py").write_text(train)
+    (tmp_path / "other.py").write_text(
+        "import torch, transformers\n"
+        f"{model.replace(')', ', torch_dtype=torch.float16)')}"
+        "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+    )
+    found = {Path(r.path).name: r for r in migrate_paths([tmp_path]).results}
+    assert found["train.py"].changed, found["train.py"].diagnostics
+
+
 def test_the_same_condition_decides_on_the_device() -> None:
     device = '"gpu" if torch.cuda.is_available() else "cpu"'
     text = f"import torch\n{LIGHTNING}trainer = L.Trainer(accelerator={device})\n{FIT}"
