@@ -1184,6 +1184,43 @@ for _ in range(3):
 """
 
 
+_KIND = """\
+class NAME:
+    def __init__(self):
+        self.net = nn.Linear(8, 1).to(device)
+        self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
+    def update(self, x, y):
+        loss = nn.functional.mse_loss(self.net(x), y)
+        self.opt.zero_grad()
+        loss.backward()
+        self.opt.step()
+"""
+_FIT = """\
+def fit(agent):
+    for _ in range(3):
+        agent.update(torch.randn(4, 8).to(device), torch.randn(4, 1).to(device))
+first, second, other = First(), First(), Other()
+fit(first)
+fit(second)
+fit(other)
+"""
+
+
+def test_objects_of_two_classes_that_share_a_loop_step_by_themselves() -> None:
+    """Of one class there are several, and no other method than theirs trains them."""
+    kinds = "".join(_KIND.replace("NAME", name) for name in ("First", "Other"))
+    source = ACTOR[: ACTOR.index("class Actor")] + kinds + _FIT
+    output = migrate_source(source).output
+    assert output.count("self.scaler.step(self.opt)") == 2
+    assert check_off(source, output) == []
+    outside = (
+        "def once(one):\n    loss = one.net(torch.ones(8).to(device)).sum()\n"
+        "    loss.backward()\n    one.opt.step()\nonce(first)\nonce(second)\n"
+    )
+    (found,) = {d.code for d in migrate_source(source + outside).diagnostics}
+    assert found == "AMP012"
+
+
 def test_steps_that_are_come_to_on_two_ways() -> None:
     """Each finds the gradients of the same backward()."""
     both = ACTOR.replace(

@@ -24,7 +24,12 @@ def refuse_instances(
         if not has_several(program, slot.owner):
             continue
         touching = {f for f, _, other in steps if other == slot}
-        touching |= {b.function for loop in group.loops for b in loop.backwards}
+        touching |= {
+            b.function
+            for loop in group.loops
+            if slot in loop.slots
+            for b in loop.backwards
+        }
         for function in program.functions:
             for _, event in events.direct(function):
                 if event.kind == "zero" and event.slot == slot:
