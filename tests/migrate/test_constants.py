@@ -27,6 +27,14 @@ loss = F.mse_loss(model(x), y)
 ---
 return h + h.float() / 100000 + torch.cat((h, h), 1)[:, :1].float() / 1e9
 
+=== a floor within a choice
+LINEAR
+---
+out = model(x)
+loss = -torch.where(y > 0, out * 0, torch.log((out.abs() / 9).clamp(min=1e-12))).mean() * 1e-3
+---
+loss = -torch.where(y > 0, out * 0, torch.log((out.abs() / 9).float().clamp(min=1e-12))).mean() * 1e-3
+
 === a tensor in a function of numbers
 LINEAR
 ---

@@ -188,7 +188,7 @@ class Constants(Planner):
                     if method in _SUMS and isinstance(call.func, ir.Attr):
                         small = small and not self._is_full(call.func.value, at)
                     for arg in call.args:
-                        for inner in ir.walk(arg.value):
+                        for inner in _unbounded(arg.value):
                             yield inner, small, large, call.line
 
     def _is_full_list(self, function: str, stmt: ir.Stmt, call: ir.Call) -> bool:
@@ -764,6 +764,14 @@ class Constants(Planner):
             in _SOFTMAX
             for m in modules
         )
+
+
+def _unbounded(expr: ir.Expr) -> Iterator[ir.Expr]:
+    """An expression with what is inside it, but for what bounds a value there: that is judged by itself."""
+    yield expr
+    for child in ir.children(expr):
+        if not (isinstance(child, ir.Call) and ir.method_of(child) in _FLOORS):
+            yield from _unbounded(child)
 
 
 def _scaled_in_place(stmt: ir.Stmt) -> Iterator[tuple[ir.Expr, str, ir.Expr]]:
