@@ -642,10 +642,11 @@ class Planner:
         if self.options.scaled:
             self._place_steps(group, steps, placement)
             states = States(travel, self.mentions)
-            group.edits += plan_checkpoints(
+            kept, notes = plan_checkpoints(
                 self.program, self.optimizers, travel, slots, states
             )
-            group.notes = unsaved(unfollowed, states, each)
+            group.edits += kept
+            group.notes = notes + unsaved(unfollowed, states, each)
         for run in evaluated:
             with group.regional.attempt():
                 self._place_regions(group, [run], {})

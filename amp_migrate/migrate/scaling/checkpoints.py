@@ -28,17 +28,32 @@ def plan_checkpoints(
     travel: Travel,
     slots: frozenset[Slot],
     states: States,
-) -> list[Placed]:
+) -> tuple[list[Placed], list[Note]]:
     """The edits that save and load the scaler's state with the optimizer's: beside it in the same dict,
-    or else, wherever it goes, as an entry of it.
+    or else, wherever it goes, as an entry of it. The notes tell where it is not.
 
     Raises `Blocked` where neither can be.
     """
-    calls = list(_state_calls(program, optimizers, travel, slots, states))
+    calls: list[_StateCall] = []
+    notes: list[Note] = []
+    for one in _state_calls(program, optimizers, travel, slots, states):
+        function, stmt, call, held, slot = one
+        lacking = travel.lacking(slot, held, function)
+        if lacking is None:
+            calls.append(one)
+            continue
+        name, done = program.functions[function].name, (
+            "loaded" if _loads(call) else "saved"
+        )
+        message = (
+            f"the scaler's state is not {done} here: {name}() runs on {lacking}, too, which "
+            "gets no scaler"
+        )
+        notes.append(Note(stmt.line, message))
     edits = _beside(program, travel, states, calls)
     if edits is None:
         edits = _Inside(program, optimizers, travel, states).edits(calls)
-    return edits
+    return edits, notes
 
 
 def _beside(

@@ -234,11 +234,7 @@ class Travel:
 
     def of_held(self, slot: Slot, receiver: ir.Expr, function: str) -> str:
         """The same, of a slot that may be the attribute of any object."""
-        found = self._of_slot(slot, receiver, function)
-        own = self.program.self_class(function)
-        if slot.key is not None and own is not None:
-            self._refuse_without(found.removeprefix(f"{own[0]}."), function)
-        return found
+        return self._of_slot(slot, receiver, function)
 
     def _of_slot(self, slot: Slot, expr: ir.Expr, function: str) -> str:
         aliases = self._aliased()
@@ -282,21 +278,21 @@ class Travel:
             return self._imported(expr, function, name)
         return name
 
-    def _refuse_without(self, switch: str, function: str) -> None:
-        """Raise `Blocked` where a method also runs on objects that are given no such optimizer, and so no
-        switch as an attribute, but hold others."""
-        program = self.program
+    def lacking(self, slot: Slot, receiver: ir.Expr, function: str) -> str | None:
+        """The name of a class on whose objects a method runs, too, and which gives them no such optimizer,
+        and so no switch as an attribute, but others; None where there is none."""
+        program, own = self.program, self.program.self_class(function)
+        if slot.key is None or own is None:
+            return None
+        switch = self.of_held(slot, receiver, function).removeprefix(f"{own[0]}.")
         givers = {
-            own[1]
-            for slot, name in self.names.items()
-            if (slot.kind, slot.key, name) == ("attribute", None, switch)
-            for made in program.attribute_definitions(slot.owner, slot.name)
+            giver[1]
+            for other, name in self.names.items()
+            if (other.kind, other.key, name) == ("attribute", None, switch)
+            for made in program.attribute_definitions(other.owner, other.name)
             if made.value != ir.Const(None)
-            if (own := program.self_class(made.function)) is not None
+            if (giver := program.self_class(made.function)) is not None
         }
-        if not givers:
-            return
-        facts = program.functions[function]
         for class_name in sorted(program.noted(Concrete).classes_of(function)):
             name = program.classes[class_name].name
             made_by = [
@@ -304,9 +300,9 @@ class Travel:
                 for _, stmt in program.mentioning(name)
                 if stmt.kind not in ("classdef", "import", "importfrom")
             ]
-            if made_by and givers.isdisjoint(program.bases(class_name)):
-                message = f"{facts.name}() runs on {name}, too, which gets no scaler"
-                raise refused("AMP012", message, facts.line)
+            if givers and made_by and givers.isdisjoint(program.bases(class_name)):
+                return name
+        return None
 
     def _takes_out(self, expr: ir.Expr, function: str) -> bool:
         """Whether an expression is an element of a collection, or an attribute of a namespace."""
