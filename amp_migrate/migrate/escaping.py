@@ -189,6 +189,8 @@ class Handover:
                 elif not self._is_kept_by(call, function):
                     self._judge_handed(call, origin)
                 continue
+            if self._is_taken_in(arg, call, function):
+                continue
             try:
                 self._visit(arg.value, function, stmt, allowed=False)
             except Blocked as blocked:
@@ -198,6 +200,23 @@ class Handover:
                 if blocked.refusal.code == "AMP012" and saved:
                     raise refused("AMP040", _SAVED, blocked.refusal.line) from None
                 raise
+
+    def _is_taken_in(self, arg: ir.Arg, call: ir.Call, function: str) -> bool:
+        """``train(model, [optimizer_d, optimizer_g])``, where what is made of the list is followed."""
+        if not (isinstance(arg.value, ir.Display) and arg.value.kind != "dict"):
+            return False
+        if arg.star or not all(self._is_own(one, function) for one in arg.value.items):
+            return False
+        sites = list(self.program.call_sites_of(call, function))
+        given = [
+            (site.callee, param.name)
+            for site in sites
+            for param in self.program.functions[site.callee].params
+            if self.program.argument_at(site, param.name) is arg.value
+        ]
+        return len(given) == len(sites) > 0 and all(
+            self.kept.keep(ir.Name(name), callee) for callee, name in given
+        )
 
     def _is_kept_by(self, call: ir.Call, function: str) -> bool:
         """``optimizers.append(optimizer)``"""

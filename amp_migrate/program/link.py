@@ -498,6 +498,8 @@ class Program(Names):
                             yield Ref("function", above)
                             break
                     return
+                if attr == "module":
+                    yield from self._wrapped(value, function)
                 if attr not in self._attribute_names:
                     return
                 for ref in self.resolve(value, function):
@@ -558,6 +560,12 @@ class Program(Names):
                         if isinstance(target, ir.Name):
                             found[target.id].append((class_name, stmt.value))
         return found
+
+    def _wrapped(self, expr: ir.Expr, function: str) -> Iterator[Ref]:
+        """What else has the name of a module that runs another: ``net = DataParallel(net)``."""
+        refs = self.resolve(expr, function)
+        if any(r.kind == "made" and r.name.endswith("DataParallel") for r in refs):
+            yield from (ref for ref in refs if ref.kind == "instance")
 
     def _resolve_entry(
         self, table: ir.Expr, key: ir.Expr, function: str

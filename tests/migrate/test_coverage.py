@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from programs import left_alone, migrated
+from programs import before_and_after, left_alone, migrated, trains_as_before
+from shorthand import written_out
 
 LOOP = """\
 for i, (x, y) in enumerate(data):
@@ -1051,3 +1052,79 @@ def test_parameters_by_a_method_of_each_subclass(held: str) -> None:
         assert migrated(source).count("self.scaler.unscale_(self.opt)") == 2
     else:
         assert "AMP030" in left_alone(source)
+
+
+PARALLEL = """\
+ class Net(nn.Module):
+     def __init__(self):
+         super().__init__()
+         self.layer = nn.Linear(8, 3)
+         self.gain = torch.ones(3, device=device, requires_grad=True)
+         self.gains = [self.gain]
+     def own_gains(self):
+         return self.gains
+     def forward(self, x):
+         return self.layer(x) * self.gain
+ def main():
+     model = Net()
+     model = nn.DataParallel(model)
+     model = model.to(device)
+     opt = torch.optim.SGD(model.module.own_gains(), lr=0.1)
++    scaler = BORN
+     for epoch in range(2):
+-        train(model, opt)
++        train(model, opt, scaler=scaler)
+-def train(model, opt):
++def train(model, opt, scaler):
+     for x, y in data:
+         opt.zero_grad()
+-        loss = criterion(model(x), y)
+-        loss.backward()
++        AUTOCAST
++            loss = criterion(model(x), y)
++        scaler.scale(loss).backward()
++        scaler.unscale_(opt)
+         torch.nn.utils.clip_grad_norm_(model.module.own_gains(), 1.0)
+-        opt.step()
++        scaler.step(opt)
++        scaler.update()
+ main()
+"""
+
+
+def test_a_method_of_what_a_wrapper_runs() -> None:
+    diff = written_out(PARALLEL)
+    source, expected = before_and_after(diff)
+    assert migrated(source) == expected
+    trains_as_before(diff)
+
+
+TWINS = """\
+class Part(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.head = nn.Linear(8, 3), nn.Linear(3, 3)
+    def groups(self):
+        return [{"params": self.layer.parameters()}, {"params": self.head.parameters()}]
+    def forward(self, x):
+        return self.head(self.layer(x))
+one, two = Part().to(device), Part().to(device)
+opt = torch.optim.SGD(one.groups() + two.groups(), lr=0.1)
+for x, y in data:
+    opt.zero_grad()
+    loss = criterion(one(x) + two(x), y)
+    loss.backward()
+    opt.step()
+"""
+WRAPS = "".join(f"{one} = nn.DataParallel({one})\n" for one in ("one", "two"))
+
+
+@pytest.mark.parametrize("wraps", ("", WRAPS))
+def test_parts_of_two_objects_of_one_class(wraps: str) -> None:
+    source = TWINS.replace("opt = ", f"{wraps}opt = ", 1)
+    if wraps:
+        source = source.replace(".groups()", ".module.groups()")
+    assert "scaler.step(opt)" in migrated(source)
+    assert left_alone(source.replace("two.", "one.")) == "AMP012"
+    shared = source.replace("opt = ", "two.layer = one.layer\nopt = ", 1)
+    assert left_alone(shared) == "AMP012"

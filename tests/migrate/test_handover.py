@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from programs import HEAD, left_alone, migrated
+from programs import HEAD, before_and_after, left_alone, migrated, trains_as_before
+from shorthand import written_out
 
 from amp_migrate.api import migrate_source
 
@@ -442,3 +443,61 @@ def test_what_is_taken_out_of_a_dict_under_a_known_key(taken: str) -> None:
 def test_an_optimizer_that_is_taken_away_from_a_dict() -> None:
     source = STATE + 'other = state.pop("opt")\nstate["opt"] = other\n' + BY_KEY
     assert left_alone(source)
+
+
+LISTED = """\
+ other = make().to(device)
+ opt_a = torch.optim.SGD(model.parameters(), lr=0.1)
++scaler_a = BORN
+ opt_b = torch.optim.Adam(other.parameters(), lr=0.01)
++scaler_b = BORN
+-def train(one, two, optimizer):
++def train(one, two, optimizer, scaler_0, scaler_1):
+     first, second = optimizer
+     for x, y in data:
+         STEPS net=one opt=first scaler=scaler_0
+         STEPS net=two opt=second scaler=scaler_1
+ for epoch in range(2):
+-    train(model, other, GIVEN)
++    train(model, other, GIVEN, scaler_0=scaler_a, scaler_1=scaler_b)
+"""
+
+
+@pytest.mark.parametrize("given", ("[opt_a, opt_b]", "optimizer=(opt_a, opt_b)"))
+def test_optimizers_in_a_list_that_a_call_is_given(given: str) -> None:
+    diff = written_out(LISTED.replace("GIVEN", given))
+    source, expected = before_and_after(diff)
+    assert migrated(source) == expected
+    trains_as_before(diff)
+
+
+@pytest.mark.parametrize(
+    ("given", "body"),
+    [
+        ("[*[opt_a, opt_b]]", ""),
+        ("[opt_a, opt_b, model]", ""),
+        ("**{'optimizer': [opt_a, opt_b]}", ""),
+        ("[[opt_a], [opt_b]]", ""),
+        ("[opt_a, opt_b]", "    kept.append(optimizer)\n"),
+    ],
+)
+def test_a_list_that_is_not_followed(given: str, body: str) -> None:
+    source, _ = before_and_after(written_out(LISTED.replace("GIVEN", given)))
+    source = source.replace("    first, second", f"{body}    first, second")
+    assert left_alone(f"kept = []\n{source}") in ("AMP010", "AMP012")
+
+
+@pytest.mark.parametrize("made", ('{"title": win}', 'dict(title="loss")'))
+def test_a_dict_is_no_optimizer_whatever_its_name(made: str) -> None:
+    """A plotter that is given one touches no gradients."""
+    drawn = f"""\
+from visdom import Visdom
+viz = Visdom()
+def draw(win, value):
+    opts = {made}
+    viz.line(X=[0], Y=[value], opts=opts, win=win)
+"""
+    after = LOOP.replace("    opt.step()\n", "    draw('loss', 0.1)\n    opt.step()\n")
+    assert "    draw('loss', 0.1)\n    scaler.step(opt)" in migrated(
+        drawn + OPT + after
+    )

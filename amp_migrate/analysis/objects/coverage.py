@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import combinations
 
 from amp_migrate.analysis.objects.concrete import Concrete, has_several, is_copied
 from amp_migrate.analysis.objects.flow import Flow, Made
@@ -712,10 +713,12 @@ class Coverage:
                 held = self._joined(operands, function, stmt, depth)
                 if expr.op == "+":
                     one, other = (self._of(o, function, stmt, depth) for o in operands)
+                    apart = self._are_of_others(operands, function, stmt)
                     held.twice |= any(
                         within(a, b) or within(b, a)
                         for a in one.whole
                         for b in other.whole
+                        if not (apart and self._is_own_part(a) and self._is_own_part(b))
                     )
                 return held
             case ir.Display(kind="dict"):
@@ -737,6 +740,36 @@ class Coverage:
         if isinstance(expr, ir.Item) and not isinstance(expr.key, ir.Const):
             return either([Held(whole={one}) for one in identities])
         return Held(whole=set(identities), complete=bool(identities))
+
+    def _are_of_others(
+        self, calls: Iterable[ir.Expr], function: str, stmt: ir.Stmt
+    ) -> bool:
+        """Whether methods are called on objects that are not the same: what is an attribute of one is none of
+        another's."""
+        objects = [
+            (
+                self.identities(call.func.value, function, stmt)
+                if isinstance(call, ir.Call) and isinstance(call.func, ir.Attr)
+                else frozenset()
+            )
+            for call in calls
+        ]
+        return all(objects) and not any(
+            within(a, b) or within(b, a)
+            for one, other in combinations(objects, 2)
+            for a in one
+            for b in other
+        )
+
+    def _is_own_part(self, one: Identity) -> bool:
+        """Whether it is an attribute that each object is given by its own methods, and makes for that."""
+        targets = self.program.attribute_targets.get(one[2], ()) if one[2:] else ()
+        return one[0] == "attribute" and all(
+            isinstance(made.value, ir.Call)
+            and (own := self.program.self_class(made.function)) is not None
+            and holder == ir.Name(own[0])
+            for holder, made in targets
+        )
 
     def _joined(
         self, exprs: Iterable[ir.Expr], function: str, stmt: ir.Stmt, depth: int

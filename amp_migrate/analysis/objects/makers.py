@@ -287,10 +287,31 @@ class Makers:
         if any("sched" in name or "optim" not in name for name in made):
             return False
         key = ir.key_of(expr)
-        if key is None or _SCHEDULER_KEY.search(key):
+        if key is None or _SCHEDULER_KEY.search(key) or self._is_dict(expr, function):
             return False
         return (ir.file_of(function), key) in self._zeroed or bool(
             _LOOKS_LIKE.search(re.sub(r"\[.*?\]", "", key))
+        )
+
+    def _is_dict(self, expr: ir.Expr, function: str) -> bool:
+        """Whether a variable is given nothing but dicts that are written out: ``opts = {"title": name}``."""
+        owner = (
+            self.program.owner(expr.id, function) if isinstance(expr, ir.Name) else None
+        )
+        if owner is None or self.program.is_param(owner, ir.key_of(expr) or ""):
+            return False
+        given = self.program.definitions(owner, ir.key_of(expr) or "")
+        return bool(given) and all(
+            one.index is None
+            and (
+                (isinstance(one.value, ir.Display) and one.value.kind == "dict")
+                or (
+                    isinstance(one.value, ir.Call)
+                    and self.program.origin(one.value.func, one.function)
+                    == "builtins.dict"
+                )
+            )
+            for one in given
         )
 
     def is_one(self, expr: ir.Expr, function: str) -> bool:
