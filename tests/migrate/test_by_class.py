@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from programs import HEAD, before_and_after, left_alone, trains_as_before
+from exactness import MOVING_SCALES, check_off, check_scaled
+from programs import HEAD, before_and_after, left_alone, migrated, trains_as_before
 from shorthand import written_out
 
 from amp_migrate.api import Result, migrate_paths, migrate_source
@@ -915,3 +916,40 @@ def test_an_optimizer_of_objects_of_another_class() -> None:
     ):
         source, _ = before_and_after(written_out(BASE + clips + own + tie + run))
         assert not migrate_source(HEAD + source, path="train.py").changed
+
+
+def test_an_optimizer_of_other_parts_than_an_inherited_loss_runs() -> None:
+    """It gets no gradients of that loss, where a scaler's step would raise."""
+    source = """\
+class Base:
+    def __init__(self):
+        self.net = make().to(device)
+        self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
+    def update(self, x, y):
+        self.opt.zero_grad()
+        loss = criterion(self.net(x), y)
+        loss.backward()
+        self.opt.step()
+class Tuned(Base):
+    def __init__(self):
+        super().__init__()
+        self.head = make().to(device)
+        self.opt = torch.optim.SGD(self.PART.parameters(), lr=0.1)
+    def update(self, x, y):
+        self.opt.zero_grad()
+        loss = criterion(self.head(x), y)
+        loss.backward()
+        self.opt.step()
+        super().update(x, y)
+every = Base(), Tuned()
+for x, y in data:
+    for one in every:
+        one.update(x, y)
+"""
+    apart = source.replace("PART", "head")
+    output = migrated(apart)
+    base, _, tuned = output.partition("class Tuned")
+    assert base.count("if any(") == 1 and "if any(" not in tuned
+    assert check_off(HEAD + apart, HEAD + output) == []
+    assert check_scaled(HEAD + apart, HEAD + output, MOVING_SCALES[0]) == []
+    assert "if any(" not in migrated(source.replace("PART", "net[2]"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 from itertools import pairwise
 
 from amp_migrate.analysis.objects.coverage import Coverage, Way
@@ -44,6 +45,13 @@ class Ownership:
             )
             for one in identities.all
         }
+
+    def of_birth(self, one: Slot, birth: Birth) -> Ownership:
+        """The same, for one optimizer alone, where a certain birth has made it."""
+        found, known = copy(self), self._coverages[one]
+        coverage = Coverage(self.program, known.optimizers, known.slots, (birth,))
+        found._coverages, found._cleared = {one: coverage}, {}
+        return found
 
     def touched(
         self,

@@ -51,6 +51,11 @@ class Reach:
         self.forward = forward
         self.ownership = ownership
 
+    def of_birth(self, one: Slot, birth: Birth) -> Reach:
+        """The same, asked of an optimizer where a certain birth has made it."""
+        ownership = self.ownership.of_birth(one, birth)
+        return Reach(self.program, self.regions, self.forward, ownership)
+
     def reached(self, backward: Backward, runs: Sequence[Run]) -> frozenset[Slot]:
         """The optimizers that hold a module which the forward of a loss mentions."""
         found = self._holders_of_terms(backward)

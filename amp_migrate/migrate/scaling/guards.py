@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from amp_migrate.analysis.objects.collections import path_of
-from amp_migrate.analysis.objects.optimizers import Slot
+from amp_migrate.analysis.objects.optimizers import Birth, Slot
 from amp_migrate.analysis.paths.association import Scalers, goes_through
 from amp_migrate.analysis.paths.events import Events
 from amp_migrate.analysis.paths.loops import Backward, refused
@@ -75,6 +75,34 @@ class Guards:
             or one in unsure - switched
             or (one in switched and not self.reach.switched_on(function, stmt, one))
         )
+
+    def inherited(
+        self, steps: Steps, forwards: Sequence[LossForward]
+    ) -> frozenset[Site]:
+        """The steps of a method that on objects of a subclass find an optimizer of other parts, of which the
+        method's loss runs none."""
+        return frozenset(
+            (function, stmt.path)
+            for function, stmt, slot in steps
+            for one in self.identities.of_slot(slot)
+            if one in self.ownership.seen
+            for own in ([f for f in forwards if f[0].function == function],)
+            for birth in self._of_subclasses(function, stmt, one)
+            if own and not any(self.reach.of_birth(one, birth).reached(*f) for f in own)
+        )
+
+    def _of_subclasses(
+        self, function: str, stmt: ir.Stmt, one: Slot
+    ) -> Iterator[Birth]:
+        """Where subclasses of a method's own make an optimizer anew that it may find."""
+        own = self.program.self_class(function)
+        for coverage in self.ownership.coverages((one,)) if own else ():
+            alive = coverage.alive(function, stmt)
+            for birth in alive if len(alive) > 1 else ():
+                made = self.program.self_class(birth.function)
+                if made and own and made[1] != own[1]:
+                    if own[1] in self.program.bases(made[1]):
+                        yield birth
 
     def listed(self, steps: Steps) -> frozenset[Site]:
         """The steps of optimizers that a comprehension makes: how many there are, and which of them a
