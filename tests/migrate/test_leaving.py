@@ -127,6 +127,36 @@ CASES = """\
 +    print(torch.pow(h.float(), 2).max().item(), torch.sum(h.detach().float()).item())
      last = loss.detach() if last is None else 0.9 * last + 0.1 * loss.detach()
  print(float(seen) > 0, area > 0)
+=== running sums of tensors
+ total, per_class, by_name, outs, last = None, {}, {}, [], {}
+ kept = {0: [], 1: []}
+ def mean_of(kept):
+     for k, rows in kept.items():
+-        row = 0 * rows[0].data
++        row = (0 * rows[0].data).float()
+         for r in rows:
+             row += r.data
+         print(row.isfinite().all().item())
+ STEP
+     out = h.detach() * 0 + 3e4
+-    total = out if total is None else total + out
++    total = out if total is None else total + out.float()
+     if 0 in per_class:
+         per_class[0] += out
+     else:
+-        per_class[0] = out
++        per_class[0] = out.float()
+-    by_name["a"] = by_name.get("a", 0) + out
++    by_name["a"] = by_name.get("a", 0) + out.float()
+-    outs.append(out)
+-    last = sum(o for o in (out, out, out))
++    outs.append(out.float())
++    last = sum(o.float() for o in (out, out, out))
+     for i in 0, 1:
+         kept[i].append(out[0].data)
+     for value in total, per_class[0], by_name["a"], sum(outs), last:
+         assert value.isfinite().all()
+ mean_of(kept)
 === files
  kept = {}
  STEP

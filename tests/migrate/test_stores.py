@@ -231,7 +231,8 @@ def test_it_is_cast_outside_of_regions(name: str) -> None:
     )
     source += f"    {store}\n"
     result = migrate_source(source, path="train.py")
-    assert ".to(bank.dtype)" in result.output
+    widened = ".append(out.detach().float())" in result.output  # for the sum
+    assert widened or ".to(bank.dtype)" in result.output
     check_runs(source, result.output)
 
 

@@ -108,15 +108,45 @@ class Leaving:
                     self._widened(function, stmt, inner.operands[0])
                 if found is not None:
                     raise refused("AMP020", found, stmt.line)
-        if stmt.kind == "augassign" and stmt.value is not None and stmt.op in "+-":
-            for target in stmt.targets:
-                if self._trace(function, stmt, target).off in ("number", "none"):
-                    # A running sum, which would end where half precision does.
-                    self._widened(function, stmt, stmt.value)
+        self._judge_sum(function, stmt)
         for tensor in tested(self.program, function, stmt, self.remedies.dtype):
             if self._trace(function, stmt, tensor).half:
                 raise refused("AMP020", f"{_SAYS} a test of its dtype", stmt.line)
         self._judge_store(function, stmt)
+
+    def _judge_sum(self, function: str, stmt: ir.Stmt) -> None:
+        """A running sum of half values, which would end where half precision does, is one of fp32."""
+        match stmt:
+            case ir.Stmt(kind="assign", targets=(target,)) if self._is_in_loop(
+                function, stmt
+            ):
+                for inner in parts_of(stmt):
+                    match inner:
+                        case ir.Operation(op="+", operands=(one, other)) if _is_so_far(
+                            one, target
+                        ) or _is_so_far(other, target):
+                            added = other if _is_so_far(one, target) else one
+                            self._widened(function, stmt, added)
+            case ir.Stmt(kind="augassign", op="+" | "-", value=added) if added:
+                (target,) = stmt.targets
+                trace = self._trace(function, stmt, target)
+                if trace.off in ("number", "none"):
+                    self._widened(function, stmt, added)
+                elif (
+                    trace.half
+                    and self._trace(function, stmt, added).half
+                    and self._is_in_loop(function, stmt)
+                ):
+                    # It keeps the dtype with which it began.
+                    held = target.value if isinstance(target, ir.Item) else target
+                    flow, at = self.remedies.flow, Made(held, function, stmt)
+                    for made in (*(flow.made(at) or ()), *flow.put_into(at)):
+                        if made.stmt.kind == "assign" and made.index is None:
+                            self._widened(made.function, made.stmt, made.expr)
+
+    def _is_in_loop(self, function: str, stmt: ir.Stmt) -> bool:
+        around = self.program.control(function).around(stmt.path)
+        return any(outer.kind in ("for", "while") for outer in around)
 
     def _judge_limits(self, function: str, stmt: ir.Stmt) -> None:
         """Numbers that half precision does not have, and logarithms of what is 0 or 1 in it."""
@@ -203,6 +233,13 @@ class Leaving:
         if origin is None and _is_array(call):
             assert isinstance(func, ir.Attr)
             values = [func.value]
+        if origin == "builtins.sum" and values:
+            match values[0]:
+                case ir.Comprehension(elements=(element,)):
+                    self._widened(function, stmt, element)
+                case _:
+                    self._widen_elements(function, values[0])
+            return None
         if (origin or "").startswith("numpy.") or _is_array(call):
             return self._of_arrays(function, stmt, call, values)
         if origin is not None and not origin.startswith(("torch.", "operator.setitem")):
@@ -281,13 +318,8 @@ class Leaving:
         for value in values:
             if not self._trace(function, stmt, value).half:
                 continue
-            for put in self.remedies.flow.contents.put_into(value, function):
-                # np.concatenate(kept), after kept.append(h.cpu())
-                half = self._trace(put.function, put.stmt, put.value).half
-                if half and _is_on_device(put.value):
-                    self._helped(
-                        put.function, put.stmt, [put.value], [put.value], False, ""
-                    )
+            # np.concatenate(kept), after kept.append(h.cpu())
+            self._widen_elements(function, value)
             sure = _is_array(call) or _is_on_device(value)
             made = any(_is_array(one) for one in ir.calls_in(value))
             if made or not sure or self._is_ranked(function, stmt, value):
@@ -298,6 +330,11 @@ class Leaving:
             if found is not None:
                 return found
         return None
+
+    def _widen_elements(self, function: str, held: ir.Expr) -> None:
+        """Put into a list in fp32 what is a half tensor for sure."""
+        for put in self.remedies.flow.contents.put_into(held, function):
+            self._widened(put.function, put.stmt, put.value)
 
     def _is_ranked(self, function: str, stmt: ir.Stmt, value: ir.Expr) -> bool:
         """Whether a statement asks for places in it, such as that of the largest."""
@@ -560,6 +597,17 @@ class Leaving:
         if run not in self.more:
             self.more.append(run)
         return True
+
+
+def _is_so_far(expr: ir.Expr, target: ir.Expr) -> bool:
+    """Whether it is what a target holds already: ``sums.get(key, 0)`` of ``sums[key]``."""
+    match expr, target:
+        case (
+            ir.Call(func=ir.Attr(value=held, attr="get"), args=(ir.Arg(value=key), _)),
+            ir.Item(),
+        ):
+            return ir.Item(held, key) == target
+    return expr == target
 
 
 def _is_on_device(value: ir.Expr) -> bool:

@@ -202,6 +202,14 @@ class Remedies:
             match expr:
                 case ir.Attr() if (view := dtype_table.view_of(expr)) is not None:
                     expr = view
+                case ir.Operation(
+                    op=op, operands=(ir.Const(value=int() | float()), value)
+                ) | ir.Operation(
+                    op=op, operands=(value, ir.Const(value=int() | float()))
+                ) if (
+                    op in dtype_table.ARITHMETIC
+                ):
+                    expr = value
                 case ir.Item(value=value) if is_part(expr):
                     expr = value
                 case ir.Item(value=ir.Name(id=held), key=key) if isinstance(
