@@ -127,6 +127,25 @@ CASES = """\
 +    print(torch.pow(h.float(), 2).max().item(), torch.sum(h.detach().float()).item())
      last = loss.detach() if last is None else 0.9 * last + 0.1 * loss.detach()
  print(float(seen) > 0, area > 0)
+=== in a list by another name for its method
+ kept, more = [], []
+ add = kept.append
+ STEP
+     add(h.detach())
+     list.append(more, h.detach())
+-    print(probe(kept[-1]).mean().item(), probe(more[-1]).mean().item())
++    print(probe(kept[-1].float()).mean().item(), probe(more[-1].float()).mean().item())
+=== by the name of a variable, and as parameters
+ STEP
+-    similar = locals()["h"].detach() @ y.t()
++    similar = locals()["h"].detach().float() @ y.t()
+-    nn.utils.vector_to_parameters(h.detach()[0], [probe.weight])
++    nn.utils.vector_to_parameters(h.detach()[0].float(), [probe.weight])
+     weight = {"weight": h.detach()[:1]}
++    with torch.autocast("cuda", dtype=torch.float16, enabled=scaler.is_enabled()):
+-    torch.func.functional_call(probe, weight, (y,))
++        torch.func.functional_call(probe, weight, (y,))
+     torch.func.functional_call(probe, {"weight": y[:1]}, (y,))
 === running sums of tensors
  total, per_class, by_name, outs, last = None, {}, {}, [], {}
  kept = {0: [], 1: []}
@@ -793,6 +812,15 @@ def test_a_list_that_each_call_makes_anew(begins: str) -> None:
     use = "probe(kept[-1])" if begins == "kept = []" else "probe(kept[-1].float())"
     assert use in after
     assert check_mixed(before, after) == []
+
+
+def test_a_half_default() -> None:
+    step = before_and_after(STEP)[0]
+    late = "    def late(h=h.detach()):\n        return h @ y.t()\n    print(late().shape)\n"
+    result = migrate_source(HEAD + step + late, path="train.py")
+    assert [found.code for found in result.diagnostics] == ["AMP020"]
+    full = late.replace("h=h.detach()", "h=y")
+    assert migrate_source(HEAD + step + full, path="train.py").changed
 
 
 LISTS = """\

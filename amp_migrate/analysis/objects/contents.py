@@ -35,6 +35,9 @@ _CONTAINERS = frozenset(
     """builtins.list builtins.set collections.deque collections.defaultdict
     torch.nn.ParameterDict torch.nn.ParameterList""".split()
 )
+_CLASSES = frozenset(f"builtins.{name}" for name in "list dict set".split()) | {
+    "collections.deque"
+}
 _ATTRIBUTE_DICTS = frozenset(("munch.Munch", "easydict.EasyDict", "addict.Dict"))
 """Dicts of libraries whose items are attributes, too."""
 _NAMESPACES = frozenset(("types.SimpleNamespace", "argparse.Namespace"))
@@ -331,19 +334,45 @@ class Contents:
                     if place is not None:
                         put = Put(value, function, stmt, into, call=call)
                         found[place].append(put)
-        for name in (*_POSITIONS, *_SPREAD):
-            for function, stmt, call in self.program.calls_named(name):
-                if not isinstance(call.func, ir.Attr):
-                    continue
-                place = self._holder(call.func.value, function)
-                position = _POSITIONS.get(name, 0)
-                if place is not None and len(call.args) > position:
-                    value = call.args[position].value
-                    spread = name in _SPREAD
-                    key = call.args[0].value if position else None
-                    put = Put(value, function, stmt, call.func.value, spread, key, call)
-                    found[place].append(put)
+        for name, function, stmt, call, holder, args in self._put_calls():
+            position = _POSITIONS.get(name, 0)
+            place = self._holder(holder, function)
+            if place is not None and len(args) > position:
+                value, spread = args[position].value, name in _SPREAD
+                key = args[0].value if position else None
+                put = Put(value, function, stmt, holder, spread, key, call)
+                found[place].append(put)
         return found
+
+    def _put_calls(
+        self,
+    ) -> Iterator[tuple[str, str, ir.Stmt, ir.Call, ir.Expr, tuple[ir.Arg, ...]]]:
+        """What puts something into a collection by a method, with the collection and what the method is given:
+        ``kept.append(h)``, ``list.append(kept, h)``, ``add(h)`` after ``add = kept.append``.
+        """
+        program, names = self.program, (*_POSITIONS, *_SPREAD)
+        for name in names:
+            for function, stmt, call in program.calls_named(name):
+                match call:
+                    case ir.Call(
+                        func=ir.Attr(value=kind), args=(ir.Arg(value=held), *rest)
+                    ) if (program.origin(kind, function) in _CLASSES):
+                        yield name, function, stmt, call, held, tuple(rest)
+                    case ir.Call(func=ir.Attr(value=held)):
+                        yield name, function, stmt, call, held, call.args
+        for where, made in program.mentioning(*names):
+            match made:
+                case ir.Stmt(
+                    kind="assign",
+                    targets=(ir.Name(id=alias),),
+                    value=ir.Attr(value=held, attr=name),
+                ) if (
+                    name in names
+                ):
+                    for function, stmt, call in program.calls_named(alias):
+                        owners = (program.owner(alias, f) for f in (function, where))
+                        if call.func == ir.Name(alias) and len({*owners}) == 1:
+                            yield name, function, stmt, call, held, call.args
 
     @cached_property
     def _items(self) -> dict[Place, list[Put]]:

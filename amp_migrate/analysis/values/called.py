@@ -39,7 +39,7 @@ def handed(program: Program, call: ir.Call, function: str) -> ir.Call | None:
             pass
         case "run_in_executor", [_, run, *given]:
             pass
-        case "map" | "imap" | "starmap", [run, *over]:
+        case "map" | "imap" | "starmap" | "tree_map", [run, *over]:
             star = "*" if ir.last_of(call.func) == "starmap" else ""
             given = [
                 ir.Arg(ir.Item(one.value, ir.Const(...)), None, star) for one in over

@@ -298,6 +298,8 @@ class Traces:
                 )
                 if isinstance(key, ir.Operation) and key.op == "slice":
                     return self._with(at, value, at.part)
+                if isinstance(chosen, str) and self._are_variables(value, at.function):
+                    return self._with(at, ir.Name(chosen), at.part)
                 owner = _with_attributes(value)
                 if owner is not None and isinstance(chosen, str):
                     return self._with(at, ir.Attr(owner, chosen), at.part)
@@ -312,6 +314,11 @@ class Traces:
             case ir.Call():
                 return self._call(at, expr)
         return UNKNOWN
+
+    def _are_variables(self, expr: ir.Expr, function: str) -> bool:
+        return isinstance(expr, ir.Call) and self.program.origin(
+            expr.func, function
+        ) in ("builtins.locals", "builtins.globals")
 
     def _operation(self, at: At, op: str, operands: tuple[ir.Expr, ...]) -> Trace:
         if op == "if":
@@ -441,7 +448,16 @@ class Traces:
                     yield self._of(given._replace(part=(*given.part, *at.part)))
         for param in params:
             if param.name == name and param.default is not None:
-                yield NUMBER if isinstance(param.default, ir.Const) else UNKNOWN
+                scope = program.functions[at.function]
+                around = scope.parent or ir.top_of(at.function)
+                stmt = program.control(around).statements.get(scope.path)
+                if isinstance(param.default, ir.Const):
+                    yield NUMBER
+                elif stmt is None:
+                    yield UNKNOWN
+                else:
+                    for on in self.contexts(around):
+                        yield self._of(At(param.default, around, stmt, on, at.part))
 
     def _fillings(self, function: str, name: str) -> list[tuple[bool, At | None]]:
         """What each call gives for a parameter, None where that is not in sight, and whether autocast is

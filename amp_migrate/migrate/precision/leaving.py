@@ -30,7 +30,13 @@ from amp_migrate.program.bindings import calls_of, each_call, parts_of, unpacked
 
 _SAYS = "a value that leaves a region in half precision is used outside of it by"
 
-_PARAMETERS = ("torch.nn.Parameter", "torch.nn.Embedding.from_pretrained")
+_PARAMETERS = (
+    "torch.nn.Parameter",
+    "torch.nn.Embedding.from_pretrained",
+    "torch.nn.utils.vector_to_parameters",
+)
+_RUN_WITH = ("torch.func.functional_call", "torch.nn.utils.stateless.functional_call")
+"""What runs a module with other parameters than its own."""
 _KEEPERS = (*_PARAMETERS, "torch.utils.data.TensorDataset", "torch.save")
 """What keeps a tensor, in its dtype, for uses that are not followed."""
 
@@ -244,6 +250,10 @@ class Leaving:
             return self._of_arrays(function, stmt, call, values)
         if origin is not None and not origin.startswith(("torch.", "operator.setitem")):
             return None
+        if origin in _RUN_WITH and any(
+            self._trace(function, stmt, value).half for value in values
+        ):
+            return None if self._own_region(function, stmt) else f"{_SAYS} a module"
         if origin in _KEEPERS:
             halves = [v for v in values if self._trace(function, stmt, v).half]
             refused = self._helped(function, stmt, halves, [], False, "a parameter")
