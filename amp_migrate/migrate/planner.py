@@ -710,7 +710,9 @@ class Planner:
         reach = Reach(self.program, self.regions, self.forward, ownership)
         guards = Guards(self.program, self.events, reach, ownership, scalers)
         several = len(scalers.identities.all) > 1
-        found = (guards.find if several else guards.inherited)(steps, forwards)
+        found = guards.inherited(steps, forwards)
+        if several:
+            found |= guards.find(steps, forwards)
         listed = guards.listed(steps)
         for birth in sorted(births, key=lambda b: b.stmt.line) if listed else ():
             doubt = self.disjoint.doubt_in(birth) if birth.slot.is_many else None

@@ -935,6 +935,24 @@ for x, y in data:
         "for x, y in data:\n    first(x, y)\n",
         "AMP012",
     ),
+    "gradients of another instance, clipped": (
+        "class Part:\n    def __init__(self):\n        self.net = make().to(device)\n"
+        "        self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)\n"
+        "    def fit(self, x, y, peer):\n        self.opt.zero_grad()\n"
+        "        loss = criterion(self.net(x) + peer.net(x), y)\n        loss.backward()\n"
+        "        nn.utils.clip_grad_norm_(peer.net.parameters(), 1.0)\n        self.opt.step()\n"
+        "a, b = Part(), Part()\nfor x, y in data:\n    a.fit(x, y, b)\n    b.fit(x, y, a)\n",
+        "AMP012",
+    ),
+    "gradients of another instance, read": (
+        "class Part:\n    def __init__(self):\n        self.net = make().to(device)\n"
+        "        self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)\n"
+        "    def fit(self, x, y, peer):\n        self.opt.zero_grad()\n"
+        "        loss = criterion(self.net(x) + peer.net(x), y)\n        loss.backward()\n"
+        "        print(sum(p.grad.norm() for p in peer.net.parameters()))\n        self.opt.step()\n"
+        "a, b = Part(), Part()\nfor x, y in data:\n    a.fit(x, y, b)\n    b.fit(x, y, a)\n",
+        "AMP012",
+    ),
     "an update between a backward and its step": (
         f"{MADE}for x, y in data:\n    opt_a.zero_grad()\n    opt_b.zero_grad()\n"
         "    loss = criterion(model(x), y) + criterion(other(x), y)\n    loss.backward()\n"

@@ -347,7 +347,7 @@ class Contents:
     def _put_calls(
         self,
     ) -> Iterator[tuple[str, str, ir.Stmt, ir.Call, ir.Expr, tuple[ir.Arg, ...]]]:
-        """What puts something into a collection by a method, with the collection and what the method is given:
+        """What puts something into a collection by a method, the collection, and what the method is given:
         ``kept.append(h)``, ``list.append(kept, h)``, ``add(h)`` after ``add = kept.append``.
         """
         program, names = self.program, (*_POSITIONS, *_SPREAD)

@@ -9,6 +9,7 @@ from amp_migrate.analysis.paths.loops import refused
 from amp_migrate.migrate.scaling.groups import Group
 from amp_migrate.migrate.scaling.placement import Steps
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import parts_of
 from amp_migrate.program.link import Program
 
 
@@ -43,6 +44,43 @@ def refuse_instances(
             name = ir.local_name(slot.owner)
             message = f"several instances of {name} have an optimizer each, and are stepped from outside"
             raise refused("AMP012", message, birth.stmt.line)
+        for function, stmt, other in steps:
+            if other == slot:
+                _refuse_others(program, events, function, receiver_of(stmt), slot)
+
+
+def _refuse_others(
+    program: Program, events: Events, function: str, stepped: ir.Expr, slot: Slot
+) -> None:
+    """Gradients of one object are touched where another's optimizer steps: they look like its own."""
+    if not isinstance(stepped, ir.Attr):
+        return
+    family = program.family(slot.owner)
+    for stmt, event in events.direct(function):
+        if event.kind != "access":
+            continue
+        over = [
+            (one.targets, iterable)
+            for one in parts_of(stmt)
+            if isinstance(one, ir.Comprehension)
+            for iterable in one.iterables
+        ]
+        for outer in program.control(function).around(stmt.path):
+            if outer.kind == "for" and outer.value is not None:
+                over.append((outer.targets, outer.value))
+        touched = [
+            iterable
+            for targets, iterable in over
+            if any(one in event.targets for t in targets for one in ir.walk(t))
+        ]
+        for inner in (o for t in (*event.targets, *touched) for o in ir.walk(t)):
+            if (
+                isinstance(inner, (ir.Name, ir.Attr))
+                and inner != stepped.value
+                and program.instance_classes(inner, function) & family
+            ):
+                message = f"gradients of {ir.render(inner)} are touched here, and {ir.render(stepped)} steps"
+                raise refused("AMP012", message, stmt.line)
 
 
 def refuse_twins(steps: Steps) -> None:
