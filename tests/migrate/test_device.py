@@ -1386,3 +1386,39 @@ def test_a_device_that_is_decided_after_a_step() -> None:
     source = HEAD + NET + OPT + LOOP + _LATER + "model.to(device)\n" + LOOP
     (found,) = {(d.code, d.message) for d in migrate_source(source).diagnostics}
     assert found == ("AMP041", "the device is decided later")
+
+
+_OUT_OF_SIGHT = """\
+class Agent:
+    def __init__(self, **given):
+        self.__dict__.update(given)
+        self.net = nn.Linear(8, 3).to(self.device)
+        self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        self.bias = torch.zeros(1, requires_grad=True, device=self.device)
+        self.opt_b = torch.optim.SGD([self.bias], lr=0.1)
+    def fit(self, x, y):
+        loss = criterion(self.net(x), y)
+        self.opt.zero_grad()
+        loss.backward()
+        self.opt.step()
+        loss = (self.bias * loss.detach()).sum()
+        self.opt_b.zero_grad()
+        loss.backward()
+        self.opt_b.step()
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cpu")
+    args = parser.parse_args([])
+    args.device = torch.device(args.device)
+    agent = Agent(**vars(args))
+    for x, y in data:
+        agent.fit(x.to(args.device), y.to(args.device))
+main()
+"""
+
+
+def test_a_tensor_tells_where_it_was_put() -> None:
+    result = migrate_source(HEAD + _OUT_OF_SIGHT, path="train.py")
+    assert result.changed, result.diagnostics
+    assert 'enabled=self.bias.device.type == "cuda"' in result.output
+    check_runs(HEAD + _OUT_OF_SIGHT, result.output)

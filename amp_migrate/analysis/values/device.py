@@ -36,6 +36,7 @@ from amp_migrate.analysis.values.sentinels import left_before, tells_from_none
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import bindings, each_call, parts_of
 from amp_migrate.program.link import Program
+from amp_migrate.program.names import Definition
 
 _GIVE_BOOLS = frozenset("not in is compare == != < <= > >=".split()) | {
     "not in",
@@ -118,7 +119,7 @@ class Devices:
         if decided is None and known and not own and self._moves_others_only():
             return self._unmoved(place)
         unseen = "it cannot be seen from the optimizer where the device is decided"
-        return decided or Undecided(False, unseen)
+        return decided or self._by_tensor(place) or Undecided(False, unseen)
 
     def _before_the_next(self, place: Place) -> list[Move]:
         """The moves but for those behind a statement of the same block, one that runs once, that gives the
@@ -320,6 +321,27 @@ class Devices:
             # A list is no iterator.
             return None
         return Decision(f'next({text}.parameters()).device.type == "cuda"')
+
+    def _by_tensor(self, place: Place) -> Decision | None:
+        """Of ``Adam([self.log_alpha])``: a tensor that torch makes is where it was put."""
+        for _, call in each_call((place.stmt,)):
+            match call.args:
+                case (
+                    ir.Arg(value=ir.Display(items=(ir.Name() | ir.Attr() as one,))),
+                    *_,
+                ):
+                    made = self.program.definitions_of(one, place.function)
+                    text = self._written(one, place.function, call.line, place)
+                    if text and made and all(map(self._is_made_by_torch, made)):
+                        return Decision(f'{text}.device.type == "cuda"')
+        return None
+
+    def _is_made_by_torch(self, made: Definition) -> bool:
+        value = made.value
+        origin = isinstance(value, ir.Call) and (
+            self.program.origin(value.func, made.function)
+        )
+        return bool(origin) and str(origin).startswith("torch.")
 
     def _listed(
         self, expr: ir.Expr, function: str, depth: int
