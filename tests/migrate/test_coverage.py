@@ -6,6 +6,8 @@ import pytest
 from programs import before_and_after, left_alone, migrated, trains_as_before
 from shorthand import written_out
 
+from amp_migrate.api import migrate_source
+
 LOOP = """\
 for i, (x, y) in enumerate(data):
     opt.zero_grad()
@@ -1128,3 +1130,29 @@ def test_parts_of_two_objects_of_one_class(wraps: str) -> None:
     assert left_alone(source.replace("two.", "one.")) == "AMP012"
     shared = source.replace("opt = ", "two.layer = one.layer\nopt = ", 1)
     assert left_alone(shared) == "AMP012"
+
+
+_PUT_IN = """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+net = nn.Linear(8, 3).to(device)
+kept = nn.ModuleList()
+kept.append(net)
+opt = torch.optim.SGD(kept.parameters(), lr=0.1)
+for _ in range(3):
+    x, y = torch.randn(4, 8, device=device), torch.randn(4, 3, device=device)
+    opt.zero_grad()
+    loss = nn.functional.mse_loss(net(x), y)
+    loss.backward()
+    opt.step()
+"""
+
+
+def test_what_is_put_into_a_list_of_modules_is_no_stranger() -> None:
+    result = migrate_source(_PUT_IN)
+    assert result.changed, result.diagnostics
+    strange = _PUT_IN.replace("kept = nn.ModuleList()\nkept.append(net)\n", "")
+    (found,) = migrate_source(strange.replace("kept", "nn.Linear(8, 3)")).diagnostics
+    assert found.code == "AMP011"

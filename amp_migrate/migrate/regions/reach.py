@@ -28,6 +28,7 @@ _CUTS_OFF = frozenset(
 _NUMBERS = frozenset("shape size dim ndim numel nelement dtype device".split())
 """What of a tensor is a number, of which it gets no gradients."""
 
+_CONTAINERS = ("torch.nn.ModuleList", "torch.nn.ModuleDict")
 _MAY_BE_LEFT_OUT = frozenset("if for while try trystar match".split())
 _LEAVES = ("raise", "return", "continue", "break")
 _SEVERAL_VALUES = frozenset({"if", "and", "or"})
@@ -219,6 +220,8 @@ class Reach:
         """Where a module is made that neither is part of another nor is given one; none if unknown."""
         made = self._modules.of(expr, function) or []
         for one in made:
+            if self.program.origin(one.call.func, one.function) in _CONTAINERS:
+                return set()  # Others may be put into it.
             given = (inner for arg in one.call.args for inner in ir.walk(arg.value))
             if self.forward.is_in_module(one.function) or any(
                 isinstance(inner, (ir.Name, ir.Attr, ir.Item))
