@@ -146,6 +146,26 @@ CASES = """\
 -    torch.func.functional_call(probe, weight, (y,))
 +        torch.func.functional_call(probe, weight, (y,))
      torch.func.functional_call(probe, {"weight": y[:1]}, (y,))
+=== a loss with weights
+ weights = torch.rand(8).to(device)
+ weighed = nn.CrossEntropyLoss(weight=weights)
+ plain = nn.CrossEntropyLoss()
+ STEP
+     labels = y.argmax(1)
+-    print(F.cross_entropy(h, labels, weights).isfinite().item())
++    print(F.cross_entropy(h.float(), labels, weights).isfinite().item())
+-    print(weighed(h, labels).item() < 1e9)
++    print(weighed(h.float(), labels).item() < 1e9)
+     print(plain(h, labels).item() < 1e9)
+=== what processes gather
+ import torch.distributed as dist
+ dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+ every = [torch.zeros(16, 8)]
+ STEP
+-    dist.all_gather(every, h.detach())
++    dist.all_gather(every, h.detach().to(every[0].dtype))
+     like = [torch.zeros_like(h)]
+     dist.all_gather(like, h.detach())
 === running sums of tensors
  total, per_class, by_name, outs, last = None, {}, {}, [], {}
  kept = {0: [], 1: []}

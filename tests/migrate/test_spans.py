@@ -522,6 +522,17 @@ loss = F.mse_loss(model(x), y)
 ---
 return self.fc2(a.float().lerp(F.relu(a).float(), 0.3))
 
+=== what wants one dtype
+LINEAR
+---
+h = model(x)
+z = torch.complex(h, torch.ones(8, 1, device=device))
+near = torch.isclose(h, y).sum()
+loss = F.mse_loss(z.real, y) + 0 * near
+---
+z = torch.complex(h.float(), torch.ones(8, 1, device=device))
+near = torch.isclose(h.to(y.dtype), y).sum()
+
 === lerp ema
 LINEAR
 ema = torch.zeros(1, device=device)

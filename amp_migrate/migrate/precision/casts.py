@@ -17,12 +17,18 @@ _WEIGHTS = "per_sample_weights"
 _OF_ONE_DTYPE = {
     "lerp": ((0, "input"), (1, "end"), (2, "weight")),
     "lerp_": ((0, "input"), (1, "end"), (2, "weight")),
+    "complex": ((0, "real"), (1, "imag")),
+    "heaviside": ((0, "input"), (1, "values")),
+    "allclose": ((0, "input"), (1, "other")),
+    "isclose": ((0, "input"), (1, "other")),
     "max": ((0, "input"), (1, "other")),
     "min": ((0, "input"), (1, "other")),
     "where": ((1, "input"), (2, "other")),
 }
 """The operands that want to be of one dtype, by functions; methods have the first before them. Not in the
 newest torch where that is said in ``rules/ops.toml``."""
+_IN_ANY_TORCH = frozenset("complex heaviside allclose isclose".split())
+_GATHERS = ("torch.distributed.all_gather", "torch.distributed.all_gather_into_tensor")
 _MAY_BE_NUMBERS = ("weight", "other")
 _NEVER = (10**6, 0)
 
@@ -111,6 +117,15 @@ class Casts(Planner):
                 Made(into, function, stmt)
             ):
                 return put, into
+            case ir.Call(
+                args=(ir.Arg(value=into), ir.Arg(value=put), *_)
+            ) if self.program.origin(
+                call.func, function
+            ) in _GATHERS and self.halves.is_never_half(
+                Made(into, function, stmt)
+            ):
+                one = ir.Item(into, ir.Const(0))
+                return put, one if method == "all_gather" else into
         if method not in operations("source") or not isinstance(call.func, ir.Attr):
             return None
         position = 1 if method.startswith(("masked", "put", "index_put")) else 2
@@ -157,7 +172,10 @@ class Casts(Planner):
             return None
         halves = [one for one in made if not self.halves.is_never_half(one)]
         # Others are seldom given an operand that is not as half as the first.
-        wide = name == "lerp" or (name in since() and len(halves) < len(made))
+        some = 0 < len(halves) < len(made)
+        if name in _IN_ANY_TORCH and not some:
+            return None
+        wide = name == "lerp" or some and not name.endswith("_")
         if wide and all(map(self.dtypes.is_fp32, made)):
             steps = [steps_to(stmt, one.expr) for one in halves]
             if None not in steps:
@@ -165,6 +183,12 @@ class Casts(Planner):
                     self.remedies.edit(function, Upcast(stmt.path, way or ()))
                 self.halves.made_full.update(id(one.expr) for one in halves)
                 return None
+        if name in _IN_ANY_TORCH:
+            whole = next(one.expr for one in made if one not in halves)
+            alike = all(
+                self.cast_like(function, stmt, one.expr, whole, False) for one in halves
+            )
+            return None if alike else name
         first, *others = (one.expr for one in made)
         if name in since() and any(self._are_alike(function, first, x) for x in others):
             return None

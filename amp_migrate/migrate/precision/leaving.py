@@ -40,8 +40,14 @@ _RUN_WITH = ("torch.func.functional_call", "torch.nn.utils.stateless.functional_
 _KEEPERS = (*_PARAMETERS, "torch.utils.data.TensorDataset", "torch.save")
 """What keeps a tensor, in its dtype, for uses that are not followed."""
 
+_WEIGHTED = ("cross_entropy", "nll_loss")
+"""Losses that raise outside of autocast where weights are fp32, and what they are for is not;"""
+_WEIGHTED_LOSSES = ("torch.nn.CrossEntropyLoss", "torch.nn.NLLLoss")
+"""and modules that compute these."""
 _RANKS = ("argmax", "argmin", "argsort")
-_TAKE_TENSORS = frozenset("index_add index_add_ index_copy index_copy_".split())
+_TAKE_TENSORS = frozenset(
+    "index_add index_add_ index_copy index_copy_ put put_".split()
+)
 """What takes no number in the place of a tensor."""
 
 
@@ -291,6 +297,9 @@ class Leaving:
             operands = [one for one in operands if one not in into]
             halves = [v for v in operands if self._trace(function, stmt, v).half]
             return self._helped(function, stmt, halves, [], False, f"{name}(out=...)")
+        if name in _WEIGHTED and call.argument(2, "weight") is not None:
+            halves = [v for v in operands[:1] if self._trace(function, stmt, v).half]
+            return self._helped(function, stmt, halves, halves, True, f"{name}()")
         if self._lacks_half(name, origin):
             halves = [v for v in operands if self._trace(function, stmt, v).half]
             at = Made(operands[0], function, stmt)
@@ -533,6 +542,8 @@ class Leaving:
         if origin is not None:
             if dtype_table.IMAGE_MODELS.fullmatch(origin):
                 return True
+            if origin in _WEIGHTED_LOSSES:
+                return made.call.argument(0, "weight") is not None
             if dtype_table.PARAMETRIC.fullmatch(origin):
                 return not (
                     dtype_table.NORMS.fullmatch(origin)
