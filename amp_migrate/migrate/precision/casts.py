@@ -175,7 +175,7 @@ class Casts(Planner):
         some = 0 < len(halves) < len(made)
         if name in _IN_ANY_TORCH and not some:
             return None
-        wide = name == "lerp" or some and not name.endswith("_")
+        wide = name == "lerp" or (some and not name.endswith("_"))
         if wide and all(map(self.dtypes.is_fp32, made)):
             steps = [steps_to(stmt, one.expr) for one in halves]
             if None not in steps:
