@@ -258,7 +258,7 @@ PLAIN = {
         + "teacher = nn.Linear(8, 3).to(device)\n"
         + NET
         + OPT,
-        "AMP041",
+        "AMP005",
     ),
     "a flag that changes before the move": (
         ARGS
@@ -345,7 +345,7 @@ PLAIN = {
         + "teacher = nn.Linear(hidden, 3).to(device)\n"
         + "model = nn.Linear(hidden, 3)\n"
         + OPT,
-        "AMP041",
+        "AMP005",
     ),
     "a text that a function makes a device of": (
         NET + 'model.to(pick("cuda"))\n' + OPT,
@@ -1422,3 +1422,57 @@ def test_a_tensor_tells_where_it_was_put() -> None:
     assert result.changed, result.diagnostics
     assert 'enabled=self.bias.device.type == "cuda"' in result.output
     check_runs(HEAD + _OUT_OF_SIGHT, result.output)
+
+
+_BESIDE = """\
+small = nn.Linear(8, 3)
+opt = torch.optim.SGD(small.parameters(), lr=0.1)
+for x, y in data:
+    opt.zero_grad()
+    loss = criterion(small(x), y)
+    loss.backward()
+    opt.step()
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+large = nn.Linear(8, 3).to(device)
+opt_large = torch.optim.SGD(large.parameters(), lr=0.1)
+for x, y in data:
+    x, y = x.to(device), y.to(device)
+    opt_large.zero_grad()
+    loss = criterion(large(x), y)
+    loss.backward()
+    opt_large.step()
+"""
+_MADE = "small = nn.Linear(8, 3)\n"
+
+
+def test_what_is_fed_to_another_model_does_not_move_this_one() -> None:
+    head = HEAD.replace("import argparse\n", "")
+    result = migrate_source(head + _BESIDE, path="train.py")
+    (found,) = result.diagnostics
+    assert (found.code, found.place.line) == ("AMP005", head.count("\n") + 6)
+    assert "scaler.step(opt_large)" in result.output
+    # One variable for both: its switch is off for the model that stays.
+    one = head + _BESIDE.replace("opt_large", "opt")
+    result = migrate_source(one, path="train.py")
+    assert result.diagnostics == ()
+    assert 'enabled=next(small.parameters()).device.type == "cuda"' in result.output
+    check_runs(one, result.output)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "small = nn.Linear(8, 3).cuda().float()\n",
+        "small = nn.Linear(8, 3, device='cuda')\n",
+        "with torch.device('cuda'):\n    small = nn.Linear(8, 3)\n",
+        f"{_MADE}for p in small.parameters():\n    p.data = p.data.cuda()\n",
+        f"{_MADE}def move(net):\n    net.cuda()\nmove(small)\n",
+        f"{_MADE}for net in [small]:\n    net.cuda()\n",
+        f"{_MADE}small._apply(lambda t: t.cuda())\n",
+        f"{_MADE}small = small.cuda()\n",
+    ],
+)
+def test_what_may_be_moved_is_not_known_to_stay(made: str) -> None:
+    source = HEAD + _BESIDE.replace(_MADE, made)
+    result = migrate_source(source, path="train.py")
+    assert all(found.code != "AMP005" for found in result.diagnostics)

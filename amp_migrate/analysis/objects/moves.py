@@ -18,6 +18,8 @@ from amp_migrate.program.link import Program
 _RANK = re.compile(r"(?i)(^|[._])(local_?rank|rank|gpus?|gpu_?ids?|device_?ids?)$")
 _LOSS = re.compile(r"(?i)(criterion|loss)")
 _LOOP_KINDS = ("for", "while")
+_KEEPS_DEVICE = frozenset("train eval zero_grad state_dict".split())
+"""What a module has that moves nothing."""
 _GIVES_PARAMETERS = ("parameters", "named_parameters")
 _IS_AVAILABLE = "torch.cuda.is_available"
 
@@ -346,6 +348,48 @@ class Moves:
             if self._meet(moved, held) or self._meet(beside, trains):
                 own.append(move)
         return own, bool(trained)
+
+    def stays(self, function: str, birth: ir.Stmt) -> bool:
+        """Whether all modules that an optimizer trains are variables for layers of torch, as these are made,
+        and nothing that could move one is done with them."""
+        trained = [*self._trained(function, birth)]
+        return bool(trained) and all(
+            isinstance(expr, ir.Name) and self._is_never_moved(expr, place[0], birth)
+            for expr, place in trained
+        )
+
+    def _is_never_moved(self, name: ir.Name, function: str, birth: ir.Stmt) -> bool:
+        program, owner = self.program, self.program.owner(name.id, function)
+        made = [] if owner is None else program.definitions(owner, name.id)
+        if len(made) != 1 or not self._makes_layers(made[0].value, made[0].function):
+            return False
+        around = program.control(made[0].function).around(made[0].stmt.path)
+        if any(outer.kind == "with" for outer in around):
+            return False  # with torch.device("cuda"):
+        for where, stmt in program.mentioning(name.id):
+            if program.owner(name.id, where) not in (owner, None):
+                continue
+            used = sum(one == name for one in parts_of(stmt))
+            known = sum(
+                (isinstance(one, ir.Call) and one.func == name)
+                or (
+                    isinstance(one, ir.Attr)
+                    and one.value == name
+                    and (one.attr in _KEEPS_DEVICE or stmt is birth)
+                )
+                for one in parts_of(stmt)
+            )
+            if used != known + (stmt is made[0].stmt):
+                return False
+        return True
+
+    def _makes_layers(self, made: ir.Expr | None, function: str) -> bool:
+        """``nn.Sequential(nn.Linear(2, 3), nn.ReLU())``: where nothing says so, on the CPU."""
+        return isinstance(made, ir.Call) and all(
+            (self.program.origin(call.func, function) or "").startswith("torch.nn.")
+            and not any(arg.star or arg.name == "device" for arg in call.args)
+            for call in ir.calls_in(made)
+        )
 
     def may_be_trained(
         self, expr: ir.Expr, place: Place, function: str, birth: ir.Stmt

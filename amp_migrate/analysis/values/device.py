@@ -108,6 +108,11 @@ class Devices:
         if not reaching:
             return Undecided(True, "nothing here is moved to an accelerator")
         own, known = self.moves.own(function, birth)
+        kinds = {move.kind for move in reaching}
+        if "module" in kinds and "setting" not in kinds:
+            # It is another that is moved, with what is fed to it.
+            if self.moves.stays(function, birth):
+                return self._unmoved(place)
         decided = self._by_own(own, place) if own else self._by_others(known, place)
         moved = [move for move in own if move in reaching]
         if known and not own:
