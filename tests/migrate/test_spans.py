@@ -522,6 +522,25 @@ loss = F.mse_loss(model(x), y)
 ---
 return self.fc2(a.float().lerp(F.relu(a).float(), 0.3))
 
+=== stores into a half tensor
+NET
+    h = self.fc1(x)
+    k = x[:, 0] > 0
+    h[k] = h[k] * self.scale
+    g = h.clone()
+    g[k] = self.memory[k]
+    at = torch.arange(8, device=x.device)
+    s = h.new_zeros(8, 8).index_add_(0, at, h)
+    t = torch.zeros(8, 8, device=x.device, dtype=h.dtype).index_add_(0, at, h)
+    return self.fc2(torch.tanh(h + g + s + t))
+---
+loss = F.mse_loss(model(x), y)
+---
+h[k] = (h[k] * self.scale).to(h.dtype)
+g[k] = self.memory[k].to(g.dtype)
+s = h.new_zeros(8, 8).index_add_(0, at, h)
+t = torch.zeros(8, 8, device=x.device, dtype=h.dtype).index_add_(0, at, h)
+
 === what wants one dtype
 LINEAR
 ---

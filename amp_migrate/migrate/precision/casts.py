@@ -212,11 +212,14 @@ class Casts(Planner):
                 return True
         for made, tensor in (pair, pair[::-1]):
             if isinstance(made, ir.Call):
+                said = [arg.value for arg in made.args if arg.name == "dtype"]
+                if said == [ir.Attr(tensor, "dtype")]:
+                    return True
                 name, receiver = self._named(function, made)
                 if name in operations("like") and made.args:
                     receiver = receiver or made.args[0].value
                 if name in operations("like", "new") and receiver == tensor:
-                    return not any(arg.name == "dtype" for arg in made.args)
+                    return not said
         return False
 
     def left_half(self, function: str, call: ir.Call) -> str:
@@ -265,6 +268,8 @@ class Casts(Planner):
         """
         given = Made(source, function, stmt)
         if self.dtypes.is_number(given):
+            return True
+        if self._are_alike(function, source, tensor):
             return True
         whole = self.halves.is_never_half(Made(tensor, function, stmt))
         if whole and self.halves.is_never_half(given):

@@ -528,7 +528,7 @@ class Spans(Planner):
 
     def _check_changed(self, span: Span, stmt: ir.Stmt, target: ir.Expr) -> None:
         """What is changed in place must be the very value that it is without the island: no copy."""
-        function = span.function
+        function, is_part = span.function, isinstance(target, ir.Item)
         target = holder(target)
         if makes_new(self.program, function, target):
             return
@@ -550,7 +550,9 @@ class Spans(Planner):
             ):
                 raise Unfit
             if makes_new(self.program, function, one.value) and (
-                span.holds(function, one.path) or self._is_right_before(span, one)
+                span.holds(function, one.path)
+                # What it is a part of is not cast.
+                or (not is_part and self._is_right_before(span, one))
             ):
                 continue
             if not self.halves.is_never_half(Made(one.value, function, one)):

@@ -69,8 +69,12 @@ class Stores(Planner):
                     or self.remedies.is_tensor(at)
                 ):
                     value = stmt.value
+                    number = not (
+                        isinstance(value, ir.Item)
+                        and self._is_of_places(value.key, function, stmt)
+                    )
                     if value is not None and self.casts.cast_like(
-                        function, stmt, value, target.value
+                        function, stmt, value, target.value, number
                     ):
                         continue
                 message = "an indexed store of a half result into an fp32 buffer raises"
@@ -144,11 +148,22 @@ class Stores(Planner):
         if stmt.value is None or not self._is_of_places(target.key, function, stmt):
             return False
         value, at = (Made(e, function, stmt) for e in (stmt.value, target.value))
-        if self.halves.is_never_half(value):
-            return False
-        return self._is_of_unknown(at) or (
-            self.dtypes.is_fp32(value) and self.halves.is_never_half(at)
+        full, whole = map(self.halves.is_never_half, (value, at))
+        full = full or self._is_promoted(value)
+        return (self._is_of_unknown(at) and not full) or (
+            full != whole and any(map(self.dtypes.is_fp32, (value, at)))
         )
+
+    def _is_promoted(self, at: Made) -> bool:
+        """Whether a value is computed from a half one, and from what is fp32 for sure: ``h * self.scale``."""
+        match at.expr:
+            case ir.Operation(op=op, operands=operands) if op in dtype_table.ARITHMETIC:
+                parts = [at.inner(one) for one in operands]
+                return any(map(self._is_promoted, parts)) or any(
+                    self.halves.is_never_half(one) and self.dtypes.is_fp32(one)
+                    for one in parts
+                )
+        return False
 
     def _is_of_unknown(self, at: Made) -> bool:
         """Whether a value is an attribute of what a function is given by calls that are not seen."""
