@@ -73,6 +73,7 @@ class Called:
         self._names = frozenset(f.name for f in program.functions.values())
         self._sites: dict[int, tuple[ir.Call, list[CallSite]]] = {}
         """With the call, since its identity comes again once it is gone."""
+        self._visible: dict[str, list[str]] = {}
         self._of_methods: dict[str, dict[str, list[CallSite]]] = {}
         """By the name of a method, by the function that is called."""
 
@@ -191,6 +192,8 @@ class Called:
         if program.origin(func, function) or program.callees(call, function):
             return
         held = func.value if isinstance(func, ir.Attr) else func
+        for run in self._picked(held, func, call, function):
+            yield self._site(function, stmt, call, run)
         for one in program.noted(PointsTo).of(held, function, stmt):
             known = self._run_by(one, func)
             if known is not None:
@@ -222,6 +225,74 @@ class Called:
                     if class_name in self.program.classes:
                         method = self.program.method(class_name, name)
                         yield from () if method is None else (method,)
+
+    def _picked(
+        self, held: ir.Expr, func: ir.Expr, call: ir.Call, function: str
+    ) -> Iterator[str]:
+        """What a variable runs that is given ``getattr(losses, name)``, ``globals()[name]``: any function
+        there that takes what the call gives; or an object of any class, ``getattr(losses, name)()``.
+        """
+        for made in self.program.definitions_of(held, function):
+            value, at = made.value, made.function
+            if value is None or made.index is not None:
+                continue
+            name = func.attr if isinstance(func, ir.Attr) else "__call__"
+            if isinstance(value, ir.Attr) and not isinstance(func, ir.Attr):
+                name, value = value.attr, value.value
+            for one in self._looked_up(value, at):
+                if one in self.program.functions and self._takes(one, call):
+                    yield one
+            if isinstance(value, ir.Call):
+                for one in self._looked_up(value.func, at):
+                    method = None
+                    if one in self.program.classes:
+                        method = self.program.method(one, name)
+                    if method is not None:
+                        yield method
+
+    def _takes(self, function: str, call: ir.Call) -> bool:
+        """Whether a function can be called so."""
+        params = self.program.functions[function].params
+        given = {arg.name for arg in call.args if arg.name}
+        plain = sum(not arg.name for arg in call.args)
+        named = [param for param in params if not param.kind.startswith("*")]
+        wanted = [
+            param
+            for param in named[plain:]
+            if param.default is None and param.name not in given
+        ]
+        return not wanted and (plain <= len(named) or len(named) < len(params))
+
+    def _looked_up(self, expr: ir.Expr, function: str) -> list[str]:
+        """The functions and classes of which a name that is not in sight picks one."""
+        home: ir.Expr | None = None
+        match expr:
+            case ir.Call(func=ir.Name(id="getattr"), args=(of, name, *_)):
+                home = None if isinstance(name.value, ir.Const) else of.value
+            case ir.Item(value=ir.Attr(value=of, attr="__dict__"), key=key):
+                home = None if isinstance(key, ir.Const) else of
+            case ir.Item(value=ir.Call(func=ir.Name(id="vars"), args=(of,)), key=key):
+                home = None if isinstance(key, ir.Const) else of.value
+            case ir.Item(value=ir.Call(func=ir.Name(id="globals"), args=()), key=key):
+                if not isinstance(key, ir.Const):
+                    return self._in_sight_of(ir.file_of(function))
+            case ir.Call(func=ir.Name(id="eval"), args=(text,)):
+                if not isinstance(text.value, ir.Const):
+                    return self._in_sight_of(ir.file_of(function))
+        file = home and self.program.module_file(home, function)
+        return self._in_sight_of(file) if file else []
+
+    def _in_sight_of(self, file: str) -> list[str]:
+        """The functions and classes of a file, those included that it imports by name or by ``*``."""
+        if file not in self._visible:
+            top = self.program.modules[file].top.qualname
+            self._visible[file] = [
+                ref.name
+                for name in self._at_top
+                for ref in self.program.resolve(ir.Name(name), top)
+                if ref.kind in ("function", "class")
+            ]
+        return self._visible[file]
 
     def _named_as(self, origin: str) -> list[str]:
         """The functions and classes that the last word of a dotted name means where imports in several
