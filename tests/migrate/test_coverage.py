@@ -1156,3 +1156,32 @@ def test_what_is_put_into_a_list_of_modules_is_no_stranger() -> None:
     strange = _PUT_IN.replace("kept = nn.ModuleList()\nkept.append(net)\n", "")
     (found,) = migrate_source(strange.replace("kept", "nn.Linear(8, 3)")).diagnostics
     assert found.code == "AMP011"
+
+
+MADE_FOR = """\
+def build():
+    layer = nn.Linear(8, 3)
+    return Part(layer).to(device)
+one, two = build(), build()
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "known"),
+    [
+        (MADE_FOR, True),
+        (
+            "layer = nn.Linear(8, 3)\n"
+            + MADE_FOR.replace("    layer = nn.Linear(8, 3)\n", ""),
+            False,
+        ),
+        ("layer = nn.Linear(8, 3)\none, two = Part(layer), Part(layer)\n", False),
+    ],
+)
+def test_parts_that_two_objects_are_given(made: str, known: bool) -> None:
+    source = TWINS.replace("__init__(self)", "__init__(self, layer)")
+    source = source.replace(
+        "self.layer, self.head = nn.Linear(8, 3), ", "self.layer, self.head = layer, "
+    )
+    source = source.replace("one, two = Part().to(device), Part().to(device)\n", made)
+    assert (left_alone(source) == "AMP012") if not known else migrated(source)

@@ -718,7 +718,7 @@ class Coverage:
                         within(a, b) or within(b, a)
                         for a in one.whole
                         for b in other.whole
-                        if not (apart and self._is_own_part(a) and self._is_own_part(b))
+                        if not (apart and a == b and self._is_own_part(a))
                     )
                 return held
             case ir.Display(kind="dict"):
@@ -762,13 +762,40 @@ class Coverage:
         )
 
     def _is_own_part(self, one: Identity) -> bool:
-        """Whether it is an attribute that each object is given by its own methods, and makes for that."""
-        targets = self.program.attribute_targets.get(one[2], ()) if one[2:] else ()
-        return one[0] == "attribute" and all(
-            isinstance(made.value, ir.Call)
-            and (own := self.program.self_class(made.function)) is not None
-            and holder == ir.Name(own[0])
-            for holder, made in targets
+        """Whether it is an attribute that each object is given by its own methods, and that these make; or
+        what a function makes in each call, and gives one object."""
+        if len(one) != 3:
+            return False
+        program, (kind, owner, name) = self.program, one
+        if kind == "attribute":
+            return all(
+                isinstance(made.value, ir.Call)
+                and (own := program.self_class(made.function)) is not None
+                and holder == ir.Name(own[0])
+                for holder, made in program.attribute_targets.get(name, ())
+            )
+        if kind != "variable" or ir.is_top(owner) or program.is_param(owner, name):
+            return False
+        given = program.definitions(owner, name)
+        uses = [
+            (stmt, inner)
+            for function, stmt in program.mentioning(name)
+            if program.owner(name, function) == owner
+            for inner in parts_of(stmt)
+            if inner == ir.Name(name) and inner not in stmt.targets
+        ]
+        return (
+            len(given) == len(uses) == 1
+            and isinstance(given[0].value, ir.Call)
+            and given[0].function == owner
+            and not any(
+                isinstance(part, (ir.Comprehension, ir.Deferred))
+                for part in parts_of(uses[0][0])
+            )
+            and not any(
+                outer.kind in ("for", "while")
+                for outer in program.control(owner).around(uses[0][0].path)
+            )
         )
 
     def _joined(
