@@ -1185,3 +1185,13 @@ def test_parts_that_two_objects_are_given(made: str, known: bool) -> None:
     )
     source = source.replace("one, two = Part().to(device), Part().to(device)\n", made)
     assert (left_alone(source) == "AMP012") if not known else migrated(source)
+
+
+def test_a_variable_that_is_asked_for_by_its_name() -> None:
+    seen = "for key in ('x', 'loss'):\n        print(eval(key).sum().item())"
+    output = migrated(program(SGD, seen))
+    assert "unscale_" not in output
+    grads = seen.replace("'loss'", "'model[0].weight.grad'")
+    assert left_alone(program(SGD, grads)) == "AMP030"
+    given = seen.replace("('x', 'loss')", "input().split()")
+    assert left_alone(program(SGD, given)) == "AMP030"

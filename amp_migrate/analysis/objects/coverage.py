@@ -762,23 +762,35 @@ class Coverage:
         )
 
     def _is_own_part(self, one: Identity) -> bool:
-        """Whether it is an attribute that each object is given by its own methods, and that these make; or
-        what a function makes in each call, and gives one object."""
+        """Whether it is an attribute that objects are given what is made for them; or what a function makes
+        in each call, and gives one object, or is one's own ``__init__``."""
         if len(one) != 3:
             return False
         program, (kind, owner, name) = self.program, one
+        name = name.partition(_BY)[0].partition(_AT)[0]
         if kind == "attribute":
+            family = program.family(owner)
             return all(
                 isinstance(made.value, ir.Call)
-                and (own := program.self_class(made.function)) is not None
-                and holder == ir.Name(own[0])
+                or (
+                    isinstance(made.value, ir.Name)
+                    and program.owner(made.value.id, made.function) == made.function
+                    and self._is_own_part(("variable", made.function, made.value.id))
+                )
+                or family.isdisjoint(
+                    program.instance_classes(holder, made.function) or family
+                )
                 for holder, made in program.attribute_targets.get(name, ())
             )
         if kind != "variable" or ir.is_top(owner) or program.is_param(owner, name):
             return False
         given = program.definitions(owner, name)
+        if not all(isinstance(d.value, ir.Call) and d.function == owner for d in given):
+            return False
+        if program.functions[owner].name == "__init__":
+            return True
         uses = [
-            (stmt, inner)
+            stmt
             for function, stmt in program.mentioning(name)
             if program.owner(name, function) == owner
             for inner in parts_of(stmt)
@@ -786,15 +798,13 @@ class Coverage:
         ]
         return (
             len(given) == len(uses) == 1
-            and isinstance(given[0].value, ir.Call)
-            and given[0].function == owner
             and not any(
                 isinstance(part, (ir.Comprehension, ir.Deferred))
-                for part in parts_of(uses[0][0])
+                for part in parts_of(uses[0])
             )
             and not any(
                 outer.kind in ("for", "while")
-                for outer in program.control(owner).around(uses[0][0].path)
+                for outer in program.control(owner).around(uses[0].path)
             )
         )
 

@@ -322,7 +322,8 @@ class Events:
             yield Event("access", *where, maybe=True)
             return
         if origin in ("builtins.exec", "builtins.eval"):
-            yield Event("access", *where, targets=(UNKNOWN,))
+            if not self._only_names(call, function):
+                yield Event("access", *where, targets=(UNKNOWN,))
             return
         if not isinstance(call.func, ir.Attr):
             if self._may_touch_gradients(call, function, origin):
@@ -346,6 +347,29 @@ class Events:
             yield Event("zero", *where, slot=slot if known else None, targets=targets)
         elif self._may_touch_gradients(call, function, origin):
             yield Event(self._touch(call), *where)
+
+    def _only_names(self, call: ir.Call, function: str) -> bool:
+        """Whether what is evaluated can only be a variable: ``for key in ["loss", "score"]: eval(key)``."""
+        match call.args:
+            case (ir.Arg(value=ir.Name(id=name)), *_):
+                owner = self.program.owner(name, function)
+            case _:
+                return False
+        if owner is None or self.program.is_param(owner, name):
+            return False
+        given = self.program.definitions(owner, name)
+        return bool(given) and all(
+            one.stmt.kind == "for"
+            and one.stmt.targets == (ir.Name(name),)
+            and isinstance(one.stmt.value, ir.Display)
+            and all(
+                isinstance(item, ir.Const)
+                and isinstance(item.value, str)
+                and item.value.isidentifier()
+                for item in one.stmt.value.items
+            )
+            for one in given
+        )
 
     def _touch(self, call: ir.Call) -> str:
         """What somebody else's function does to gradients, as its name has it."""
