@@ -139,12 +139,6 @@ class Casts(Planner):
         source = call.argument(position, "values" if method == "index_put_" else name)
         if tensor is None or source is None or isinstance(source, ir.Const):
             return None
-        if isinstance(tensor, ir.Call) and ir.method_of(tensor) in operations("new"):
-            like = isinstance(tensor.func, ir.Attr) and tensor.func.value == source
-            if like and all(arg.name != "dtype" for arg in tensor.args):
-                return (
-                    None  # of its dtype anyway: h.new_zeros(9).scatter_add(0, rows, h)
-                )
         return source, tensor
 
     def blend(self, function: str, stmt: ir.Stmt, call: ir.Call) -> str | None:
