@@ -529,6 +529,8 @@ NET
     h[k] = h[k] * self.scale
     g = h.clone()
     g[k] = self.memory[k]
+    g[k] = self.bn.weight
+    g[[0, 2]] = self.memory[[0, 2]]
     at = torch.arange(8, device=x.device)
     s = h.new_zeros(8, 8).index_add_(0, at, h)
     t = torch.zeros(8, 8, device=x.device, dtype=h.dtype).index_add_(0, at, h)
@@ -538,6 +540,8 @@ loss = F.mse_loss(model(x), y)
 ---
 h[k] = (h[k] * self.scale).to(h.dtype)
 g[k] = self.memory[k].to(g.dtype)
+g[k] = self.bn.weight.to(g.dtype)
+g[[0, 2]] = self.memory[[0, 2]].to(g.dtype)
 s = h.new_zeros(8, 8).index_add_(0, at, h)
 t = torch.zeros(8, 8, device=x.device, dtype=h.dtype).index_add_(0, at, h)
 

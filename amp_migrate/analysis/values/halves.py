@@ -92,6 +92,7 @@ class Halves(Shown):
                     return (
                         self._is_shape(at)
                         or (view is not None and self._plainly(at, view))
+                        or self._is_weight(at)
                         or self.flow.is_option(at)
                         or self._is_of_system(at)
                     )
@@ -353,6 +354,17 @@ class Halves(Shown):
                         if kind not in (DEVICE, DTYPE) and not self._is(one):
                             return False
         return True
+
+    def _is_weight(self, at: Made) -> bool:
+        """A parameter of a layer of torch."""
+        match at.expr:
+            case ir.Attr(value=layer, attr="weight" | "bias"):
+                made = self.modules.of(layer, at.function) or []
+                kinds = [self.program.origin(m.call.func, m.function) for m in made]
+                return bool(kinds) and all(
+                    (k or "").startswith("torch.nn.") for k in kinds
+                )
+        return False
 
     def _is_shape(self, at: Made) -> bool:
         """The integers of ``x.shape``, ``x.topk(3).indices``: of anything but the object itself, which may

@@ -69,10 +69,7 @@ class Stores(Planner):
                     or self.remedies.is_tensor(at)
                 ):
                     value = stmt.value
-                    number = not (
-                        isinstance(value, ir.Item)
-                        and self._is_of_places(value.key, function, stmt)
-                    )
+                    number = not self._is_tensor(stmt.value, function, stmt)
                     if value is not None and self.casts.cast_like(
                         function, stmt, value, target.value, number
                     ):
@@ -177,8 +174,21 @@ class Stores(Planner):
                 )
         return False
 
+    def _is_tensor(self, value: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
+        """What is taken by a mask or by places, and a parameter of a layer."""
+        match value:
+            case ir.Item(value=held, key=key):
+                return self._is_of_places(key, function, stmt) or (
+                    self._is_tensor(held, function, stmt)
+                )
+            case ir.Attr(attr="weight" | "bias"):
+                return self.halves.is_never_half(Made(value, function, stmt))
+        return False
+
     def _is_of_places(self, key: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
         match key:
+            case ir.Display(kind="list"):
+                return True
             case ir.Display(items=items):
                 return any(self._is_of_places(one, function, stmt) for one in items)
             case ir.Operation(
@@ -282,8 +292,9 @@ class Stores(Planner):
         match key:
             case ir.Const():
                 return True
-            case ir.Display(items=items):
-                return all(self._is_integer(item, function) for item in items)
+            case ir.Display(items=items, kind=kind):
+                one = all(self._is_integer(item, function) for item in items)
+                return one and kind != "list"
             case ir.Operation(op="slice"):
                 return True
             case ir.Operation(
