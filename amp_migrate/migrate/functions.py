@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from amp_migrate.analysis.paths.loops import Blocked, Refusal
 from amp_migrate.analysis.tables.dtype_questions import asks_for_dtype
 from amp_migrate.analysis.tables.torch_names import TorchNames
-from amp_migrate.analysis.values.homogeneity import inhomogeneous_line
+from amp_migrate.analysis.values.homogeneity import FUNCTIONS, inhomogeneous_line
 from amp_migrate.core.options import Options
 from amp_migrate.edit.edits import AddDecorator, Placed
 from amp_migrate.edit.spelling import spelled
@@ -25,15 +25,6 @@ from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, each_call, parts_of
 from amp_migrate.program.link import Program
 
-_BASES = frozenset(
-    f"torch.autograd.{name}"
-    for name in (
-        "Function",
-        "function.Function",
-        "function.InplaceFunction",
-        "function.NestedIOFunction",
-    )
-)
 _DECORATORS = {"forward": "custom_fwd", "backward": "custom_bwd"}
 _HARMLESS = frozenset(
     "staticmethod once_differentiable override no_grad ignore unused".split()
@@ -102,7 +93,7 @@ class CustomFunctions:
         for name, found in program.classes.items():
             if name in seen or ir.file_of(name) not in self.files:
                 continue
-            if not _BASES & program.external_bases(name):
+            if not FUNCTIONS & program.external_bases(name):
                 continue
             related = sorted(program.family(name))
             seen.update(related)
@@ -220,7 +211,7 @@ class CustomFunctions:
                 if any(ir.last_of(target) in _GIVEN for target in stmt.targets):
                     raise refused("with a method that is assigned", stmt.line)
             bases = program.external_bases(one)
-            if not _BASES & bases or any(base == "?" for base in bases):
+            if not FUNCTIONS & bases or any(base == "?" for base in bases):
                 reason = f"that shares methods with {program.classes[one].name}, which is not one"
                 raise refused(reason, program.classes[one].line)
         for method in _DECORATORS:

@@ -188,6 +188,8 @@ class HigherOrder:
             return all(self._are_data(one, function, depth) for one in inputs.items)
         if self._is_own_leaf(inputs, function):
             return True
+        if isinstance(inputs, ir.Attr):
+            return self._is_fed(inputs, function) and self._is_asked(inputs, function)
         if not isinstance(inputs, ir.Name) or depth > _MOST_CALLERS:
             return False
         program = self.program
@@ -208,19 +210,42 @@ class HigherOrder:
                         self.forward.is_forward(call, owner, MODELS)
                     ):
                         return True
-        for stmt in program.statements(owner):
-            wanted = ir.Attr(inputs, "requires_grad")
-            if wanted in stmt.targets and stmt.value == ir.Const(True):
-                return True
-            for call in calls_of(stmt):
-                if call.func == ir.Attr(inputs, "requires_grad_"):
-                    return True
+        if self._is_asked(inputs, owner):
+            return True
         if all(p.name != inputs.id for p in program.functions[owner].params):
             return False
         sites = program.call_sites.get(owner, [])
         given = program.arguments(owner, inputs.id)
         return len(given) == len(sites) > 0 and all(
             self._are_data(value, at, depth + 1) for at, value in given
+        )
+
+    def _is_asked(self, tensor: ir.Name | ir.Attr, function: str) -> bool:
+        """Whether a function sets a tensor to require gradients."""
+        wanted = ir.Attr(tensor, "requires_grad")
+        return any(
+            (wanted in stmt.targets and stmt.value == ir.Const(True))
+            or any(
+                call.func == ir.Attr(tensor, "requires_grad_")
+                for call in calls_of(stmt)
+            )
+            for stmt in self.program.statements(function)
+        )
+
+    def _is_fed(self, expr: ir.Attr, function: str) -> bool:
+        """Whether an attribute is only ever given a part of a batch: ``self.real = batch["x"].to(device)``."""
+        own = self.program.self_class(function)
+        if own is None or expr.value != ir.Name(own[0]):
+            return False
+        made = self.program.attribute_definitions(own[1], expr.attr)
+        return bool(made) and all(
+            isinstance(d.value, ir.Call)
+            and isinstance(d.value.func, ir.Attr)
+            and d.value.func.attr in ("to", "cuda")
+            and isinstance(part := d.value.func.value, ir.Item)
+            and isinstance(part.value, ir.Name)
+            and self.program.is_param(d.function, part.value.id)
+            for d in made
         )
 
     def _is_own_leaf(self, expr: ir.Expr, function: str) -> bool:

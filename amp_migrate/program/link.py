@@ -1190,6 +1190,12 @@ class Program(Names):
     @cached_property
     def escaping(self) -> frozenset[str]:
         """Functions that are mentioned other than as the callee of a call, and so have unseen callers."""
+        by_name = (f for f in self.functions if ir.file_of(f) in self.imported_by_name)
+        return self.taken.union(by_name)
+
+    @cached_property
+    def taken(self) -> frozenset[str]:
+        """The same, less those that only are in a file that is imported under a name out of sight."""
         found: set[str] = set()
         for qualname, function in self.functions.items():
             for stmt in ir.statements(function.body):
@@ -1198,8 +1204,6 @@ class Program(Names):
             if self.is_property(qualname) or not all(
                 self.keeps_function(d, qualname) for d in function.decorators
             ):
-                found.add(qualname)
-            if ir.file_of(qualname) in self.imported_by_name:
                 found.add(qualname)
         return frozenset(found)
 

@@ -202,6 +202,46 @@ def test_a_kernel_for_the_gradient() -> None:
     assert left_alone(LEAVES + function(backward=clamped) + LOOP) == "AMP022"
 
 
+DERIVED = """\
+class OwnBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, g, x, scale):
+        ctx.save_for_backward(x)
+        dims = [0]
+        if g.ndim > 2:
+            dims += list(range(2, g.ndim))
+        gx = {made}
+        return gx, gx.sum(dims)
+
+    @staticmethod
+    def backward(ctx, gg, gs):
+        (x,) = ctx.saved_tensors
+        return gg * 2, None, None
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "name", "is_linear"),
+    [
+        ("g * scale", "OwnBackward", True),
+        ("g.clamp(-scale, scale)", "OwnBackward", False),
+        ("ext.fused_act(g, x)", "OwnBackward", True),
+        ("ext.fused_act(g, x)", "OwnSlope", False),
+    ],
+)
+def test_a_backward_that_is_a_function_of_its_own(
+    made: str, name: str, is_linear: bool
+) -> None:
+    """So that it can be differentiated again: its ``forward()`` is what has to be linear."""
+    backward = f"gx, _ = {name}.apply(g, x, 2.0)\nreturn gx, None"
+    derived = DERIVED.format(made=made).replace("OwnBackward", name)
+    source = LEAVES + derived + function(backward=backward) + LOOP
+    if is_linear:
+        assert len(decorators(HEAD + source)) == 4
+    else:
+        assert left_alone(source) == "AMP022"
+
+
 BUILT = """\
 import os
 if os.getenv("JIT"):

@@ -974,3 +974,35 @@ def test_gradients_of_a_net_that_runs_in_a_region_elsewhere() -> None:
     assert "autocast" in migrated(own)
     half = _OTHER_CLASS.replace("LOSS", "self.other.loss")
     assert left_alone(half) == "AMP023"
+
+
+FED = """\
+class Trainer:
+    def __init__(self):
+        self.net = model
+        self.opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    def feed(self, batch):
+        self.real = FEED
+    def step(self):
+        self.opt.zero_grad()
+        self.real.requires_grad = True
+        out = self.net(self.real)
+        gp = penalty(out, self.real)
+        loss = gp + self.net(self.real.detach() * 2).mean()
+        loss.backward()
+        self.opt.step()
+def penalty(out, real):
+    (g,) = torch.autograd.grad(out.sum(), real, create_graph=True)
+    return g.pow(2).sum()
+trainer = Trainer()
+for x, y in data:
+    trainer.feed({"real": x})
+    trainer.step()
+"""
+
+
+def test_a_penalty_on_what_an_object_is_fed() -> None:
+    """It is none on a parameter."""
+    output = migrated(FED.replace("FEED", 'batch["real"].to(device)'))
+    assert output.count('with torch.autocast("cuda", enabled=False):') == 1
+    assert left_alone(FED.replace("FEED", "self.net[0].weight")) == "AMP023"

@@ -888,6 +888,55 @@ def test_a_list_of_one_call_is_not_that_of_another() -> None:
     assert check_mixed(before, result.output) == []
 
 
+GIVEN_ON = """\
+class Propagating(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 8)
+        self.ways = nn.ModuleDict({"there": nn.Linear(8, 8), "back": nn.Linear(16, 8)})
+
+    def propagate(self, kept, name):
+        for i in range(len(kept["first"])):
+            each = [kept[k][i] for k in kept if k != name]
+            kept[name].append(self.ways[name](torch.cat(each, 1)))
+        return kept
+
+    def forward(self, x):
+        kept = START
+        kept["first"] = [self.first(x), self.first(x * 2)]
+        for name in ("there", "back"):
+            kept[name] = []
+            kept = self.propagate(kept, name)
+        return kept["back"][-1]
+
+
+KEPT = {}
+model = Propagating().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    x, y = x.to(device), y.to(device)
+    loss = F.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+with torch.no_grad():
+    print(model(x).mean().item())
+"""
+
+
+def test_a_dict_that_a_call_hands_to_others() -> None:
+    """What training puts into its own is not in that of an evaluation, but for one that stays."""
+    source = HEAD + GIVEN_ON.replace("START", "{}")
+    result = migrate_source(source, path="train.py")
+    assert "scaler.step(optimizer)" in result.output, result.diagnostics
+    assert result.output.count(".float()") == source.count(".float()")
+    assert check_mixed(source, result.output) == []
+    for start in ("KEPT", "self.__dict__.setdefault('kept', {})"):
+        stays = HEAD + GIVEN_ON.replace("START", start)
+        (found,) = migrate_source(stays, path="train.py").diagnostics
+        assert found.code == "AMP020"
+
+
 RECURRENT = """\
 class Recurrent(nn.Module):
     def __init__(self):

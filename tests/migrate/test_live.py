@@ -835,6 +835,42 @@ def test_a_module_that_is_imported_by_name(name: str, tmp_path: Path) -> None:
     assert found.changed is not is_open, found.diagnostics
 
 
+_REGISTERS = """\
+import importlib
+import os
+files = [f[:-3] for f in os.listdir(os.path.dirname(__file__)) if f.startswith("net_")]
+"""
+
+
+@pytest.mark.parametrize(
+    ("taken", "is_open"),
+    [
+        ("[importlib.import_module(f'zoo.{f}') for f in files]", False),
+        ("modules = [importlib.import_module(f'zoo.{f}') for f in files]", False),
+        ("for f in files:\n    importlib.import_module(f'zoo.{f}')", False),
+        (
+            "modules = [importlib.import_module(f'zoo.{f}') for f in files]\n"
+            "def made(name):\n"
+            "    return next(getattr(m, name) for m in modules if hasattr(m, name))()",
+            True,
+        ),
+    ],
+)
+def test_modules_that_are_imported_to_register_what_they_define(
+    taken: str, is_open: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "zoo").mkdir()
+    (tmp_path / "zoo" / "__init__.py").write_text(f"{_REGISTERS}{taken}\n")
+    (tmp_path / "zoo" / "net_more.py").write_text(_HEAD + _SPARSE)
+    (tmp_path / "nets.py").write_text(_HEAD + _PLAIN)
+    text = f"{_HEAD}import zoo\nimport nets\n"
+    (tmp_path / "train.py").write_text(text + _TRAIN.replace("MAKE", "Plain"))
+    (found,) = (
+        r for r in migrate_paths([tmp_path]).results if r.path.endswith("train.py")
+    )
+    assert found.changed is not is_open, found.diagnostics
+
+
 @pytest.mark.parametrize("exported", ["Plain", "Plain, Sparse", "*"])
 def test_a_net_that_a_module_is_asked_for_by_name(
     exported: str, tmp_path: Path

@@ -66,6 +66,7 @@ class Contents:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._tops: dict[Place, str] = {}
+        self._owners: dict[Place | None, frozenset[str]] = {}
 
     def place(self, expr: ir.Expr, function: str) -> Place | None:
         """What a variable or attribute is known by."""
@@ -218,6 +219,75 @@ class Contents:
         for place, group in self._groups.items():
             found[group].append(place)
         return found
+
+    def owners(self, expr: ir.Expr, function: str) -> frozenset[str]:
+        """The functions that know a collection under a name, where each run of the outermost of them makes it
+        anew and hands it only to the others; none where it may be another run's, or anybody else's.
+        """
+        place = self.place(expr, function)
+        group = None if place is None else self._groups.get(place, place)
+        if group not in self._owners:
+            places = self.together(place) or frozenset({place} if place else ())
+            owners = frozenset(owner for owner, _ in places)
+            local = all(self._is_local(*one, places, owners) for one in places)
+            self._owners[group] = owners if local else frozenset()
+        return self._owners[group]
+
+    def _is_local(
+        self, owner: str, name: str, places: frozenset[Place], owners: frozenset[str]
+    ) -> bool:
+        """Whether a variable of a function holds nothing but a collection that it, or one of its callers,
+        has made in the same run."""
+        program = self.program
+        scope = program.functions.get(owner)
+        if (
+            scope is None
+            or ir.is_top(owner)
+            or scope.is_generator
+            or any(
+                where != owner
+                for where, _ in program.mentioning(name)
+                if program.owner(name, where) == owner
+            )
+        ):
+            return False
+
+        def is_given(value: ir.Expr | None, where: str) -> bool:
+            match value:
+                case ir.Display() | ir.Comprehension():
+                    return True
+                case ir.Name():
+                    return self.place(value, where) in places
+                case ir.Call():
+                    callees = program.callees(value, where)
+                    return program.origin(value.func, where) in _CONTAINERS or (
+                        bool(callees)
+                        and owners.issuperset(callees)
+                        and all(
+                            isinstance(given, ir.Name)
+                            and self.place(given, callee) in places
+                            for callee, given in program.returns(value, where)
+                        )
+                    )
+            return False
+
+        sites = program.call_sites.get(owner, [])
+        param = next((p for p in scope.params if p.name == name), None)
+        # A method is not got at by the name of its file.
+        by_name = program.escaping if scope.class_name is None else program.taken
+        if param is not None and not (
+            sites
+            and owner not in by_name
+            and param.kind == "positional"
+            and all(is_given(program.argument_at(s, name), s.caller) for s in sites)
+        ):
+            return False
+        return all(
+            made.stmt.kind == "assign"
+            and made.index is None
+            and is_given(made.value, made.function)
+            for made in program.definitions(owner, name)
+        )
 
     def is_made_anew(self, expr: ir.Expr, function: str) -> bool:
         """Whether each call of a function has a collection of its own, which nothing else names."""

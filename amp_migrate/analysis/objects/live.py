@@ -506,7 +506,10 @@ class _Reader:
             if isinstance(call.func, ir.Attr) and call.func.attr in RETURNS_SELF:
                 harmless.add(id(call.func.value))
             is_called = id(call) in called
-            found.is_open = found.is_open or self._looks_up(call, function, is_called)
+            found.is_open = found.is_open or (
+                not self._is_dropped(call, stmt)
+                and self._looks_up(call, function, is_called)
+            )
             found.is_unfolded = found.is_unfolded or self._gets_any(call, function)
             found.names_any = found.names_any or self._names_any(call, function)
         exprs = () if stmt.kind == "classdef" else stmt.exprs
@@ -628,6 +631,26 @@ class _Reader:
             return True
         func = decorator.func if isinstance(decorator, ir.Call) else decorator
         return self.program.origin(func, function) in _PLAIN_METACLASSES
+
+    def _is_dropped(self, call: ir.Call, stmt: ir.Stmt) -> bool:
+        """Whether nothing takes what a call gives, as that of modules that are imported to register what they
+        define."""
+        whole = stmt.value
+        if isinstance(whole, ir.Comprehension) and whole.elements == (call,):
+            whole = call
+        if whole is not call:
+            return False
+        match stmt:
+            case ir.Stmt(kind="expr"):
+                return True
+            case ir.Stmt(kind="assign", targets=(ir.Name(id=name),)):
+                return all(
+                    inner in other.targets
+                    for _, other in self.program.mentioning(name)
+                    for inner in parts_of(other)
+                    if ir.last_of(inner) == name or inner == ir.Const(name)
+                )
+        return False
 
     def _looks_up(self, call: ir.Call, function: str, is_called: bool) -> bool:
         """Whether a call gets something by a name that is not in sight; ``is_called``: and that is called at

@@ -49,12 +49,15 @@ def joined(*degrees: Degree) -> Degree:
     for degree in degrees:
         if found is None or degree is None:
             found = degree if found is None else found
-        elif isinstance(found, tuple) and isinstance(degree, tuple):
-            if len(found) != len(degree):
-                raise Unclear
+        elif (
+            isinstance(found, tuple)
+            and isinstance(degree, tuple)
+            and len(found) == len(degree)
+        ):
             found = tuple(joined(*pair) for pair in zip(found, degree, strict=True))
         elif found != degree:
-            raise Unclear
+            # A list of numbers that another list is added to.
+            found = fixed((found, degree))
     return found
 
 

@@ -30,6 +30,17 @@ from amp_migrate.program.link import Program
 
 _Environment = dict[str, Degree]
 
+FUNCTIONS = frozenset(
+    f"torch.autograd.{name}"
+    for name in (
+        "Function",
+        "function.Function",
+        "function.InplaceFunction",
+        "function.NestedIOFunction",
+    )
+)
+"""What custom functions with a ``backward()`` derive from."""
+
 _VIEWING = operations("view")
 """Methods whose result may be a part of the tensor itself."""
 
@@ -304,7 +315,7 @@ class _Walk:
                 raise Unclear(call.line)
             self._filled(call, 0.0, in_place=name.endswith("_") and name != "zero_")
             return 0.0
-        callees = self.program.callees(call, self.function)
+        callees = self.program.callees(call, self.function) or self._applied(call)
         if len(callees) == 1:
             return self._of_own(callees[0], call)
         if name in ("append", "extend") and receiver is not None:
@@ -330,6 +341,18 @@ class _Walk:
         elif is_in_place and receiver is not None:
             self._store(receiver, degree)
         return degree
+
+    def _applied(self, call: ir.Call) -> tuple[str, ...]:
+        """``forward()`` of a Function of the program's own, of which this is ``apply()``."""
+        func, program = call.func, self.program
+        if not isinstance(func, ir.Attr) or func.attr != "apply":
+            return ()
+        forwards = (
+            program.method(ref.name, "forward")
+            for ref in program.resolve(func.value, self.function)
+            if ref.kind == "class" and FUNCTIONS & program.external_bases(ref.name)
+        )
+        return tuple(one for one in forwards if one is not None)
 
     def _is_operator(
         self, name: str, origin: str | None, receiver: ir.Expr | None
@@ -367,18 +390,24 @@ class _Walk:
         if self.depth >= _DEEPEST or not fits or len(call.args) > len(params):
             raise Unclear(call.line)
         environment: _Environment = {}
+        if ir.last_of(call.func) == "apply" and params:
+            # Of a Function.
+            environment[params[0].name], params = 0.0, params[1:]
         for param, arg in zip(params, call.args, strict=False):
             environment[param.name] = self._of(arg.value)
         walk = _Walk(self.program, callee, environment, self.depth + 1)
         return joined(*(degree for degree, _ in walk.returned()))
 
     def _of_kernel(self, name: str, call: ir.Call, degrees: list[Degree]) -> Degree:
-        """Compiled code called by the name of a backward: the derivative that its name says it is.
+        """Compiled code called by the name of a backward, or in a Function of such a name: the derivative
+        that its name says it is.
 
         Derivatives are linear. It may fill tensors that it is given.
         """
         own = {one for degree in degrees for one in flat(degree)}
-        if not _KERNEL.search(name) or not own <= {None, 0.0, 1.0}:
+        around = self.program.functions[self.function].class_name or ""
+        named = _KERNEL.search(name) or _KERNEL.search(ir.local_name(around))
+        if not named or not own <= {None, 0.0, 1.0}:
             raise Unclear(call.line)
         if self.program.origin(call.func, self.function) is None and (
             not self._is_compiled(call.func)

@@ -519,8 +519,23 @@ class Traces:
                     continue
                 # What an earlier call put into a list of its own is not in this one.
                 own = (anew or fresh) and put.function == at.function
+                own = own or self._is_of_one_run(at)
                 for on in [at.on] if own else self.contexts(put.function):
                     yield self._of(At(put.value, put.function, put.stmt, on, part))
+
+    def _is_of_one_run(self, at: At) -> bool:
+        """Whether a collection is made in a run that is under autocast as a whole, or not at all: nothing in
+        it comes from a run that is otherwise."""
+        owners = self.flow.contents.owners(at.expr, at.function)
+        return bool(owners) and not any(
+            one in self._bounded or self.program.noted(Called).sites_into(one)
+            for one in owners
+        )
+
+    @property
+    def _bounded(self) -> frozenset[str]:
+        """The functions in which a region begins or ends."""
+        return frozenset(function for function, _ in (*self.inside, *self.in_fp32))
 
     def _is_fresh(self, put: Put) -> bool:
         """Whether what something is put into was made in the same call."""
