@@ -233,7 +233,7 @@ class HigherOrder:
         )
 
     def _is_fed(self, expr: ir.Attr, function: str) -> bool:
-        """Whether an attribute is only ever given a part of a batch: ``self.real = batch["x"].to(device)``."""
+        """Whether an attribute is only ever given a part of a batch: ``self.x = batch["x"].to(device)``."""
         own = self.program.self_class(function)
         if own is None or expr.value != ir.Name(own[0]):
             return False

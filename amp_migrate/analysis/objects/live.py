@@ -507,7 +507,7 @@ class _Reader:
                 harmless.add(id(call.func.value))
             is_called = id(call) in called
             found.is_open = found.is_open or (
-                not self._is_dropped(call, stmt)
+                not self._is_import_alone(call, stmt, function)
                 and self._looks_up(call, function, is_called)
             )
             found.is_unfolded = found.is_unfolded or self._gets_any(call, function)
@@ -632,9 +632,10 @@ class _Reader:
         func = decorator.func if isinstance(decorator, ir.Call) else decorator
         return self.program.origin(func, function) in _PLAIN_METACLASSES
 
-    def _is_dropped(self, call: ir.Call, stmt: ir.Stmt) -> bool:
-        """Whether nothing takes what a call gives, as that of modules that are imported to register what they
-        define."""
+    def _is_import_alone(self, call: ir.Call, stmt: ir.Stmt, function: str) -> bool:
+        """Whether a call imports a module that nothing takes: one that registers what it defines."""
+        if self.program.origin(call.func, function) != _IMPORT:
+            return False
         whole = stmt.value
         if isinstance(whole, ir.Comprehension) and whole.elements == (call,):
             whole = call
