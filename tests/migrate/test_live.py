@@ -254,6 +254,21 @@ model = Plain().to(device)
 ---
 loss = F.mse_loss(model(x), y)
 ---
+
+=== a method by its name
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Linear(6, 1)
+    def volume(self, x):
+        return torch.linalg.det(self.l.weight.t() @ self.l.weight)
+    def forward(self, x):
+        return self.l(x) + getattr(self, "volume")(x)
+model = Net().to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+    return torch.linalg.det(self.l.weight.t() @ self.l.weight)
 """)
 REFUSED = _written("""\
 === a method under another name
@@ -490,21 +505,6 @@ dice = Dice()
 losses = [nn.MSELoss(), dice]
 ---
 loss = losses[0](model(x), y) + 0 * losses[1](model(x), y)
----
-return torch.linalg.det
-
-=== a method by its name
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.l = nn.Linear(6, 1)
-    def volume(self, x):
-        return torch.linalg.det(self.l.weight.t() @ self.l.weight)
-    def forward(self, x):
-        return self.l(x) + getattr(self, "volume")(x)
-model = Net().to(device)
----
-loss = F.mse_loss(model(x), y)
 ---
 return torch.linalg.det
 
