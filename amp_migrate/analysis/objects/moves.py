@@ -385,9 +385,23 @@ class Moves:
 
     def _makes_layers(self, made: ir.Expr | None, function: str) -> bool:
         """``nn.Sequential(nn.Linear(2, 3), nn.ReLU())``: where nothing says so, on the CPU."""
+
+        def is_made_there(given: ir.Expr) -> bool:
+            # What has a name may be a module that is moved elsewhere.
+            match given:
+                case ir.Display(items=items):
+                    return all(map(is_made_there, items))
+                case ir.Name(id=name):
+                    values = self.program.defined(name, function)
+                    return bool(values) and all(
+                        isinstance(one.value, ir.Const) for one in values
+                    )
+            return isinstance(given, (ir.Const, ir.Call))
+
         return isinstance(made, ir.Call) and all(
             (self.program.origin(call.func, function) or "").startswith("torch.nn.")
             and not any(arg.star or arg.name == "device" for arg in call.args)
+            and all(is_made_there(arg.value) for arg in call.args)
             for call in ir.calls_in(made)
         )
 
