@@ -39,10 +39,10 @@ LEFT = {
     "a place": "s[-1] = -1e9",
     "a method in place": "s.sub_(1e9 * mask)",
     "a diagonal": "s.fill_diagonal_(-1e9)",
-    "limits of a parameter": "s = s.masked_fill(mask, torch.finfo(self.q.weight.dtype).min)",
     "limits of NumPy": "import numpy\n        s = s.masked_fill(mask, numpy.finfo('f').min)",
 }  # fmt: skip
 ISLANDS = {
+    "limits of a parameter": "s = s.masked_fill(mask, torch.finfo(self.q.weight.dtype).min)",
     "a small number stored": "s[s == 0] = 1e-8",
     "a difference in place": "s -= 1e9 * mask",
     "by index": "s = s.index_fill(1, torch.tensor([0], device=x.device), -1e9)",

@@ -528,7 +528,12 @@ class Spans(Planner):
 
     def _check_changed(self, span: Span, stmt: ir.Stmt, target: ir.Expr) -> None:
         """What is changed in place must be the very value that it is without the island: no copy."""
-        function, is_part = span.function, isinstance(target, ir.Item)
+        function = span.function
+        # Where a tensor is stored, what it becomes a part of is not cast.
+        takes_tensor = isinstance(target, ir.Item) and not (
+            stmt.value is not None
+            and self.remedies.dtypes.is_number(Made(stmt.value, function, stmt))
+        )
         target = holder(target)
         if makes_new(self.program, function, target):
             return
@@ -551,8 +556,7 @@ class Spans(Planner):
                 raise Unfit
             if makes_new(self.program, function, one.value) and (
                 span.holds(function, one.path)
-                # What it is a part of is not cast.
-                or (not is_part and self._is_right_before(span, one))
+                or (not takes_tensor and self._is_right_before(span, one))
             ):
                 continue
             if not self.halves.is_never_half(Made(one.value, function, one)):
