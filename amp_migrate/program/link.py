@@ -752,47 +752,26 @@ class Program(Names):
         for param in scope.params:
             if param.name != name:
                 continue
-            given = self._given_in_calls(owner, name) or self._given_by_name(
-                owner, name
-            )
-            for site, value in given:
-                yield from self._resolve_given(value, site)
+            given = self.arguments(owner, name) or self._given_by_name(owner, name)
+            for caller, value in given:
+                yield from self.resolve(value, caller)
             if isinstance(param.default, (ir.Name, ir.Attr)) and (
                 not given or self._leaves_out(owner, name)
             ):
                 yield from self.resolve(param.default, scope.parent or owner)
-
-    def _resolve_given(self, value: ir.Expr, site: CallSite) -> Iterator[Ref]:
-        """What a call gives: in ``net = Wrapped(net)``, what the name stood for before."""
-        caller, stmt = site.caller, site.stmt
-        if (
-            not isinstance(value, ir.Name)
-            or value not in stmt.targets
-            or self.owner(value.id, caller) != caller
-        ):
-            yield from self.resolve(value, caller)
-            return
-        before, from_start = self.control(caller).reaching(value.id, stmt.path)
-        if from_start and self.is_param(caller, value.id):
-            yield from self.resolve(value, caller)
-            return
-        paths = {one.path for one in before}
-        for made in self.definitions(caller, value.id):
-            if made.function != caller or made.stmt.path in paths:
-                yield from self._resolve_definition(made)
 
     def _leaves_out(self, function: str, param: str) -> bool:
         """Whether a call gives nothing to a parameter, which is its default then."""
         sites = self._call_sites_by_name(function)
         return any(self.argument_at(site, param) is None for site in sites)
 
-    def _given_by_name(self, method: str, param: str) -> list[tuple[CallSite, ir.Expr]]:
-        """The same as `_given_in_calls`, of a method that is called only on objects of which nothing is
+    def _given_by_name(self, method: str, param: str) -> list[tuple[str, ir.Expr]]:
+        """The same as `arguments`, of a method that is called only on objects of which nothing is
         known (``for callback in callbacks: callback.attach(self)``): by its name."""
         scope = self.functions[method]
         if scope.self_name in (None, param) or _is_special(scope.name):
             return []
-        found: list[tuple[CallSite, ir.Expr]] = []
+        found: list[tuple[str, ir.Expr]] = []
         spend(4 * len(self._calls_by_name.get(scope.name, ())))
         for caller, stmt, call in self._calls_by_name.get(scope.name, ()):
             if not isinstance(call.func, ir.Attr):
@@ -801,7 +780,7 @@ class Program(Names):
                 site = CallSite(caller, stmt, call, method, True)
                 value = self.argument_at(site, param)
                 if isinstance(value, ir.Name):
-                    found.append((site, value))
+                    found.append((caller, value))
         return found
 
     def _resolve_definition(self, definition: Definition) -> Iterator[Ref]:
@@ -1029,18 +1008,11 @@ class Program(Names):
 
     def arguments(self, function: str, param: str) -> list[tuple[str, ir.Expr]]:
         """(caller, expression) of every value that calls in this program give to a parameter."""
-        given = self._given_in_calls(function, param)
-        return [(site.caller, value) for site, value in given]
-
-    def _given_in_calls(
-        self, function: str, param: str
-    ) -> list[tuple[CallSite, ir.Expr]]:
-        """(call, expression) of the same."""
         found = []
         for site in self._call_sites_by_name(function):
             value = self.argument_at(site, param)
             if value is not None:
-                found.append((site, value))
+                found.append((site.caller, value))
         return found
 
     def _call_sites_by_name(self, function: str) -> list[CallSite]:

@@ -1328,11 +1328,6 @@ runner = Doubling(runner)
     result = migrate_source(source, path="train.py")
     assert result.diagnostics == ()
     assert result.output.count("scaler.step(optimizer)") == 2
-    # Also where the inner one may be more than is seen.
-    handed = f"from monitoring import watched\n{source}".replace(
-        "runner = Plain()\n", "runner = Plain() if x is None else watched(Plain())\n"
-    )
-    assert migrate_source(handed, path="train.py").diagnostics == ()
     # One in another: which of them an inner one is, is not told apart.
     twice = source.replace(
         "runner = Doubling(runner)\n", "runner = Doubling(runner)\n" * 2
