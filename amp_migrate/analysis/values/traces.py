@@ -505,7 +505,9 @@ class Traces:
         anew = anew or contents.is_made_anew(at.expr, at.function)
         name = at.expr.id if isinstance(at.expr, ir.Name) else ""
         owner = self.program.owner(name, at.function)
-        for put in contents.put_into(at.expr, at.function):
+        puts = contents.put_into(at.expr, at.function)
+        of_one_run = bool(puts) and self._is_of_one_run(at)
+        for put in puts:
             wanted = at.part[0] if at.part else ANY
             for target in put.stmt.targets:
                 if isinstance(target, ir.Item) and isinstance(target.key, ir.Const):
@@ -518,8 +520,7 @@ class Traces:
                     # Where it is this one, it was given or returned, and is followed by that way.
                     continue
                 # What an earlier call put into a list of its own is not in this one.
-                own = (anew or fresh) and put.function == at.function
-                own = own or self._is_of_one_run(at)
+                own = ((anew or fresh) and put.function == at.function) or of_one_run
                 for on in [at.on] if own else self.contexts(put.function):
                     yield self._of(At(put.value, put.function, put.stmt, on, part))
 
