@@ -99,6 +99,16 @@ model = NETS["plain"]().to(device)
 loss = F.mse_loss(model(x), y)
 ---
 
+=== classes for which an object is tested alone
+SPARSE
+PLAIN
+NETS = (Sparse, Plain)
+model = Plain().to(device)
+assert isinstance(model, NETS)
+---
+loss = F.mse_loss(model(x), y)
+---
+
 === a name that is always the same
 SPARSE
 PLAIN
@@ -271,6 +281,17 @@ loss = F.mse_loss(model(x), y)
     return torch.linalg.det(self.l.weight.t() @ self.l.weight)
 """)
 REFUSED = _written("""\
+=== classes of which one is made, too
+SPARSE
+PLAIN
+NETS = (Sparse, Plain)
+model = NETS[0]().to(device)
+assert isinstance(model, NETS)
+---
+loss = F.mse_loss(model(x), y)
+---
+return torch.sparse.mm
+
 === a method under another name
 class Net(nn.Module):
     def __init__(self):

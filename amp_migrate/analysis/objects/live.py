@@ -547,19 +547,23 @@ class _Reader:
         self, expr: ir.Expr, stmt: ir.Stmt, function: str
     ) -> Iterator[ir.Expr]:
         """The parts of an expression, of a table those entries that are asked for."""
-        keys = None
-        if isinstance(expr, ir.Display) and expr.keys and expr is stmt.value:
+        asked = None
+        if isinstance(expr, ir.Display) and expr is stmt.value:
             if any(self.program.resolve(item, function) for item in expr.items):
-                keys = self._asked_of(stmt, function)
-        if not isinstance(expr, ir.Display) or keys is None:
+                asked = self._asked_of(stmt, function)
+        if (
+            not isinstance(expr, ir.Display)
+            or asked is None
+            or (asked and not expr.keys)
+        ):
             yield from ir.walk(expr)
             return
         for key, item in zip(expr.keys, expr.items, strict=False):
-            if not isinstance(key, ir.Const) or key.value in keys:
+            if not isinstance(key, ir.Const) or key.value in asked:
                 yield from ir.walk(item)
 
     def _asked_of(self, stmt: ir.Stmt, function: str) -> list[object] | None:
-        """The keys with which a table is asked, where all are known."""
+        """The keys with which a table is asked, where all are known: none by ``isinstance``."""
         (target,) = stmt.targets if len(stmt.targets) == 1 else (None,)
         program = self.program
         if not isinstance(target, ir.Name):
@@ -573,7 +577,14 @@ class _Reader:
                     for inner in ir.walk(expr)
                     if isinstance(inner, ir.Item)
                 }
+                tested = {
+                    id(call.args[1].value)
+                    for call in ir.calls_in(expr)
+                    if program.origin(call.func, other) in _ASK and len(call.args) > 1
+                }
                 for inner in ir.walk(expr):
+                    if id(inner) in tested:
+                        continue
                     if target.id in (
                         inner.attr if isinstance(inner, ir.Attr) else None,
                         inner.value if isinstance(inner, ir.Const) else None,
