@@ -1,11 +1,13 @@
 """What torch says of the operations of ``rules/ops.toml``, word by word, on the CPU under CUDA's policy.
 
 Run as a script, for the policy stays for the rest of a process: it prints what does not hold, as JSON.
+`python tests/operation_laws.py cuda` asks a GPU, with no policy but torch's own.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -268,9 +270,10 @@ def operands(
     dtype: torch.dtype, other: torch.dtype | None = None, **times: float
 ) -> dict[str, Any]:
     """What calls are given: ``x`` and its like of one dtype, ``y`` and its like of another."""
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator("cpu").manual_seed(0)
     drawn = {
-        name: torch.rand(shape, generator=generator) * 0.5 + 0.2
+        name: torch.rand(shape, generator=generator, device="cpu").to(DEVICE) * 0.5
+        + 0.2
         for name, shape in {
             "x": (4, 4), "y": (4, 4), "w": (4, 4), "v": (4,), "u": (4,), "b": (4, 4, 4), "c": (4, 4, 4),
             "i4": (4, 4, 4, 4), "z": (4, 4, 4, 4), "s": (),
@@ -322,6 +325,8 @@ def calls() -> dict[str, str]:
 
 FULL, HALF = torch.float32, torch.float16
 
+DEVICE = "cpu"
+
 
 class Laws:
     """What has to hold of a call by each word, without autocast unless it speaks of that."""
@@ -340,7 +345,7 @@ class Laws:
                 self.low = torch.bfloat16
 
     def of(self, *dtypes: torch.dtype, on: bool = False, **times: float) -> Any:
-        with torch.autocast("cpu", dtype=self.low, enabled=on):
+        with torch.autocast(DEVICE, dtype=self.low, enabled=on):
             return call(self.text, operands(*dtypes, **times))
 
     def dtypes(self, *dtypes: torch.dtype, on: bool = False) -> set[torch.dtype]:
@@ -552,5 +557,8 @@ def broken() -> Iterator[str]:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    policy.apply()
+    DEVICE = sys.argv[1] if len(sys.argv) > 1 else DEVICE
+    torch.set_default_device(DEVICE)
+    if DEVICE == "cpu":
+        policy.apply()
     print(json.dumps(list(broken())))
