@@ -178,7 +178,7 @@ seen =
 LINEAR
 import sys
 scale = eval(sys.argv[-1]) if len(sys.argv) > 5 else 2.0
-print(torch.ones(2).half().dtype)
+print(torch.ones(2).half().dtype, torch.bfloat16)
 ---
 out = model(x) * scale
 seen = out.detach().numpy()
@@ -209,3 +209,14 @@ def test_refused(name: str, dtype: str) -> None:
     assert found.code == "AMP020"
     assert found.blocker is not None
     assert found.blocker.text.startswith(case.lines[0])
+
+
+@pytest.mark.parametrize("half", ["bfloat16", "float16"])
+def test_halves_that_autocast_does_not_make(half: str) -> None:
+    case = REFUSED["of unknown precision, where there are halves"]
+    source = case.source.replace("torch.ones(2).half().dtype", f"torch.{half}")
+    source = source.replace(", torch.bfloat16", "")
+    result = migrate_source(source)
+    assert result.changed is (half == "bfloat16")
+    if result.changed:
+        check_runs(source, result.output)

@@ -15,6 +15,7 @@ from amp_migrate.analysis.values.halves import Halves, Statements, is_slice
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import Edit, Upcast, Widen
+from amp_migrate.edit.precision import HALVES
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.link import Program
@@ -30,7 +31,10 @@ _OF_TENSORS = operations("first", "fp32", "product", "promoted", "turns", "view"
 Found = tuple[str, Edit]
 """A function, and an edit of one of its statements."""
 
-_HALVES = frozenset("float16 HalfTensor bfloat16 BFloat16Tensor".split())
+_WORDS = {
+    "float16": frozenset("float16 HalfTensor half".split()),
+    "bfloat16": frozenset("bfloat16 BFloat16Tensor".split()),
+}
 
 
 class Unclear(Blocked):
@@ -285,7 +289,8 @@ class Remedies:
 
     @cached_property
     def has_halves(self) -> bool:
-        """Whether what can run here has half values of its own, which are to stay so with AMP off."""
+        """Whether what can run here has values of its own in the dtype of AMP, which are to stay so with AMP
+        off."""
         program, can_run = self.program, self.flow.can_run
         return any(
             can_run(function)
@@ -295,14 +300,18 @@ class Remedies:
                 else not _only_compares(stmt, word)
             )
             and not self._goes_along(stmt, function)
-            for word in (*_HALVES, "half")
+            for word in self._words
             for function, stmt in program.mentioning(word)
         ) or any(
-            can_run(qualname) and not _HALVES.isdisjoint(ir.words_in(expr))
+            can_run(qualname) and not self._words.isdisjoint(ir.words_in(expr))
             for qualname, function in program.functions.items()
             for expr in (*(p.default for p in function.params), *function.decorators)
             if expr is not None
         )
+
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        return frozenset().union(*(_WORDS[name] for name in HALVES[self.dtype]))
 
     def _goes_along(self, stmt: ir.Stmt, function: str) -> bool:
         """Whether a statement runs where something is half already: ``if dtype == torch.float16:``."""
@@ -314,7 +323,7 @@ class Remedies:
                 ) if (
                     stmt.path[len(outer.path)][0] == "body"
                 ):
-                    if any(ir.last_of(one) in (*_HALVES, "half") for one in operands):
+                    if any(ir.last_of(one) in self._words for one in operands):
                         return True
         return False
 
