@@ -10,7 +10,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -183,6 +183,16 @@ class Runner:
         """Whether the runs are made on the CPU."""
         return self.machine.gpu is None
 
+    def leave_gpu(self) -> None:
+        """From now on, runs are made on the CPU."""
+        self.machine = replace(self.machine, gpu=None)
+
+    @property
+    def confined(self) -> bool:
+        """Whether the kernel keeps runs to their scratch folder: not where that hides the GPU."""
+        gpu = self.machine.gpu
+        return gpu is None or bool(gpu["confined"])
+
     def serve(self, program: Program) -> None:
         """From now on, this is what is run; its working directory stays the one at the start."""
         self.program = program
@@ -218,6 +228,7 @@ class Runner:
             "steps": self.limits.steps,
             "threads": self.limits.threads,
             "on_cpu": self.on_cpu,
+            "confined": self.confined,
             "standin": self.standin,
             "launched": self.launched,
             "protocol": protocol(),

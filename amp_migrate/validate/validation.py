@@ -209,6 +209,10 @@ class Validation:
         """The original, as on a GPU where that works."""
         self.runner.standin = self.runner.on_cpu
         record = self._first(levels.ORIGINAL)
+        if not self.runner.on_cpu and not record.last("end").get("cuda", True):
+            self.runner.leave_gpu()
+            self.notes.append("the script trains on the CPU, though there is a GPU")
+            return self._original()
         if self.runner.standin and (record.failure or not record.all("step")):
             failure = record.failure
             self.runner.standin = False

@@ -13,6 +13,7 @@ import tempfile
 from typing import Any
 
 from .log import Log
+from .overlay.confine import SYSTEM
 from .overlay.overlay import Overlay
 from .serve import Served
 
@@ -32,7 +33,7 @@ def enter(path: str) -> dict[str, Any]:
     sys.dont_write_bytecode = True
     tempfile.tempdir = os.environ["TMPDIR"] = os.path.join(run["scratch"], "tmp")
     os.makedirs(tempfile.tempdir, exist_ok=True)
-    Overlay(run["scratch"], ["/dev", "/proc"], [run["cwd"]]).install()
+    Overlay(run["scratch"], SYSTEM, [run["cwd"]]).install()
     Served(texts, lambda file: log.say("loaded", path=file)).install()
     return run
 

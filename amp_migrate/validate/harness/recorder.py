@@ -59,7 +59,7 @@ class Recorder:
     - ``scaler``: one is made, enabled or not
     - ``skip``: optimizer, scale; a step that a scaler left out, or that met an injected inf
     - ``saved``: bits; what is given to `torch.save`, but for the states of scalers
-    - ``end``: state, randomness (digests), how ("steps" or "finished")
+    - ``end``: state, randomness (digests), how ("steps" or "finished"), cuda (whether it was used)
     """
 
     def __init__(
@@ -124,6 +124,7 @@ class Recorder:
             how=how,
             state=digest(tensors) + _digest_text(repr(others)),
             randomness=_randomness(),
+            cuda=torch.cuda.is_initialized(),
         )
 
     # -- what is seen ---------------------------------------------------------------------------

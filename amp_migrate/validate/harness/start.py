@@ -45,8 +45,9 @@ def run(path: str) -> None:
         os.environ.update(offline_environment(order["scratch"]))
         if order["on_cpu"]:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
-        # For what is not written by way of Python; before anything starts a thread.
-        confine([order["scratch"], "/dev"])
+        if order["confined"]:
+            # For what is not written by way of Python; before anything starts a thread.
+            confine([order["scratch"]])
         _send_output(order)
         os.chdir(order["cwd"])
         how = _Run(order, log, where).run()
@@ -63,9 +64,11 @@ def run(path: str) -> None:
 
 
 def probe(path: str) -> None:
-    """Say what this machine has: cuda, and of a GPU its name, capability and memory in bytes."""
+    """Say what this machine has: cuda, and of a GPU its name, capability and memory in bytes, and whether it
+    is seen by a confined process, too."""
     log = Log(path)
-    if not torch.cuda.is_available():
+    confined = _sees_cuda_confined(os.path.dirname(path))
+    if not confined and not torch.cuda.is_available():
         log.say("machine", cuda=False)
         return
     properties = torch.cuda.get_device_properties(0)
@@ -77,7 +80,21 @@ def probe(path: str) -> None:
         memory=properties.total_memory,
         built_for=torch.version.cuda,
         cudnn=torch.backends.cudnn.version(),
+        confined=confined,
     )
+
+
+def _sees_cuda_confined(scratch: str) -> bool:
+    if not hasattr(os, "fork"):
+        return True  # nothing is confined there
+    child = os.fork()
+    if not child:
+        try:
+            confine([scratch])
+            os._exit(not torch.cuda.is_available())
+        finally:
+            os._exit(2)
+    return os.waitpid(child, 0)[1] == 0
 
 
 class _StoppedError(Exception):

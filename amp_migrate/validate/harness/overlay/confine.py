@@ -13,6 +13,9 @@ import struct
 import sys
 from collections.abc import Sequence
 
+SYSTEM = ("/dev", "/proc")
+"""Where no file is kept. CUDA, among others, writes to both."""
+
 # System calls have had one number on all architectures since before Landlock came.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION, _PATH_BENEATH = 1, 1
@@ -24,7 +27,7 @@ _ENTRIES = sum(1 << bit for bit in range(4, 14))
 
 
 def confine(writable: Sequence[str]) -> bool:
-    """From now on nothing can be written but below these paths; whether the kernel does that here.
+    """From now on nothing can be written but below these paths and `SYSTEM`; whether the kernel does it.
 
     It holds for this thread, for the threads and processes it starts, and for good; so call it early,
     and in the first process only. Reading is not restricted, nor is changing modes and times. Programs
@@ -45,7 +48,7 @@ def confine(writable: Sequence[str]) -> bool:
     if ruleset < 0:
         return False
     try:
-        for path in writable:
+        for path in (*writable, *SYSTEM):
             _allow(libc, ruleset, path, writes)
         if libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) != 0:
             return False
