@@ -1,4 +1,5 @@
-"""What is read as another statement: ``[o.step() for o in opts]`` as a loop, ``namedtuple()`` as a class."""
+"""What is read as something else: ``[o.step() for o in opts]`` as a loop, ``namedtuple()`` as a class, a
+lambda with defaults as one that chooses."""
 
 from __future__ import annotations
 
@@ -201,3 +202,39 @@ def _is_own(name: str, tree: ast.Module) -> bool:
             case _:
                 pending += ast.iter_child_nodes(node)
     return True
+
+
+def with_defaults(node: ast.Lambda) -> tuple[tuple[str, ...], ast.expr]:
+    """The parameters and the body of a lambda, in which a parameter may be what it is by default:
+    ``lambda h, bound=-1e9: h.clamp(bound)`` with ``bound if bound else -1e9``.
+
+    One that is a variable of its own name, ``model=model``, is that variable.
+    """
+    args = node.args
+    params = [*args.posonlyargs, *args.args]
+    pairs = [
+        *zip(reversed(params), reversed(args.defaults), strict=False),
+        *zip(args.kwonlyargs, args.kw_defaults, strict=True),
+    ]
+    by_default = {arg.arg: value for arg, value in pairs if value is not None}
+    same = {name for name, value in by_default.items() if ast.unparse(value) == name}
+    every = [
+        *params,
+        *filter(None, (args.vararg,)),
+        *args.kwonlyargs,
+        *filter(None, (args.kwarg,)),
+    ]
+    names = tuple(arg.arg for arg in every if arg.arg not in same)
+    chosen = {name: value for name, value in by_default.items() if name not in same}
+    return names, _Chosen(chosen).visit(node.body) if chosen else node.body
+
+
+class _Chosen(ast.NodeTransformer):
+    def __init__(self, by_default: dict[str, ast.expr]) -> None:
+        self.by_default = by_default
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        value = self.by_default.get(node.id)
+        if value is None or isinstance(node.ctx, ast.Store):
+            return node
+        return ast.copy_location(ast.IfExp(node, node, value), node)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from amp_migrate.core.effort import spend
 from amp_migrate.core.records import quickly_made
 
-FACTS_VERSION = 7
+FACTS_VERSION = 8
 
 MODULE = "<module>"
 """The name of a file's top level, which is treated as a function without parameters."""

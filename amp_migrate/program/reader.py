@@ -11,7 +11,13 @@ from amp_migrate.core.deep import bounded
 from amp_migrate.core.effort import cut
 from amp_migrate.core.results import SourceError
 from amp_migrate.program import ir
-from amp_migrate.program.each import as_class, as_loop, read_as_updates, steps_each
+from amp_migrate.program.each import (
+    as_class,
+    as_loop,
+    read_as_updates,
+    steps_each,
+    with_defaults,
+)
 from amp_migrate.program.imports import imports_by_name
 from amp_migrate.program.marks import off_marks
 from amp_migrate.program.partials import read_as_calls
@@ -558,7 +564,7 @@ class _Reader:
                     param.kind == "positional" and param.default is None
                     for param in params
                 )
-                names = tuple(param.name for param in params)
+                names, body = with_defaults(node)
                 return ir.Deferred(names, self._expr(body), plain)
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
                 return self._comprehension(node)

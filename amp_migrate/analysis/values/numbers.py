@@ -37,6 +37,7 @@ _PYTHON_LIMITS = {
 }
 
 
+_LAMBDA = "lambda"
 _SCALARS = ("torch.tensor", "torch.as_tensor", "torch.scalar_tensor")
 _MOST_CHANGES = 4
 _MOST_OF_WHOLE = 1_500
@@ -66,8 +67,8 @@ class _Known(defaultdict[tuple[Half, int], _Answers]):
 
 
 class _Bound(defaultdict[tuple[str, str], list[tuple[ir.Expr, str]]]):
-    """What parameters of functions are bound to by ``partial``, and what buffers are made with: the latter
-    under their names alone."""
+    """What parameters of functions are bound to by ``partial``, what those of lambdas are given, and what
+    buffers are made with: the latter under their names alone."""
 
     def __init__(self, program: Program) -> None:
         super().__init__(list)
@@ -81,6 +82,14 @@ class _Bound(defaultdict[tuple[str, str], list[tuple[ir.Expr, str]]]):
                     for arg in call.args[1:]:
                         if arg.name is not None:
                             self[ref.name, arg.name].append((arg.value, function))
+        for _, stmt in program.all_statements():
+            match stmt.targets, stmt.value:
+                case (ir.Name(id=name),), ir.Deferred(params=params):
+                    for function, _, call in program.calls_named(name):
+                        for param, arg in zip(params, call.args, strict=False):
+                            self[_LAMBDA, arg.name or param].append(
+                                (arg.value, function)
+                            )
         for function, _, call in program.calls_named("register_buffer"):
             match call.argument(0, "name"), call.argument(1, "tensor"):
                 case ir.Const(value=str(name)), made if made is not None:
@@ -181,7 +190,9 @@ class Numbers:
         match expr:
             case ir.Name(id=name):
                 owner = program.owner(name, function)
-                for value, at in program.noted(_Bound).get((owner or "", name), ()):
+                for value, at in program.noted(_Bound).get(
+                    (owner or _LAMBDA, name), ()
+                ):
                     yield from self.all(value, at)
                 changed = [
                     found

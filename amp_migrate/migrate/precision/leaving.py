@@ -7,6 +7,7 @@ region of its own, in a function that has regions. Arithmetic promotes, and need
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import chain
 
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.objects.forward import Forward
@@ -231,7 +232,8 @@ class Leaving:
             found = self._of_torch(function, stmt, name, values, known, call)
             if found is not None:
                 return found
-        if self._is_wanting_lambda(func, function, stmt):
+        plain = any(self._trace(function, stmt, v) == FULL for v in values)
+        if self._is_wanting_lambda(func, function, stmt, plain):
             if any(self._element(function, stmt, one).half for one in spread):
                 return f"{_SAYS} a lambda"
             halves = [v for v in values if self._trace(function, stmt, v).half]
@@ -362,8 +364,11 @@ class Leaving:
             for call in calls_of(stmt)
         )
 
-    def _is_wanting_lambda(self, func: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
-        """Whether a lambda is called that makes an array, or computes what wants fp32."""
+    def _is_wanting_lambda(
+        self, func: ir.Expr, function: str, stmt: ir.Stmt, plain: bool
+    ) -> bool:
+        """Whether a lambda is called that makes an array, or computes what wants fp32; ``plain``: it is given
+        some that is."""
         called = self.program.noted(Called).held(func, function, stmt)
         return any(
             isinstance(one, ir.Deferred)
@@ -375,23 +380,30 @@ class Leaving:
                     )
                     for call in ir.calls_in(one.body)
                 )
-                or self._multiplies_fp32(one, where, made or stmt)
+                or self._multiplies_fp32(one, where, made or stmt, plain)
             )
             for one, where, made in [*called, (func, function, stmt)]
         )
 
-    def _multiplies_fp32(self, one: ir.Deferred, where: str, stmt: ir.Stmt) -> bool:
+    def _multiplies_fp32(
+        self, one: ir.Deferred, where: str, stmt: ir.Stmt, plain: bool
+    ) -> bool:
         """Whether a lambda multiplies what it is given by what is fp32: ``lambda h: h @ weight``."""
-        return any(
-            isinstance(part, ir.Operation)
-            and part.op == "@"
-            and any(
-                not (isinstance(inner, ir.Name) and inner.id in one.params)
-                and self._trace(where, stmt, inner)._replace(scalar=False) == FULL
-                for inner in part.operands
-            )
-            for part in ir.walk(one.body)
-        )
+        for part in ir.walk(one.body):
+            match part:
+                case ir.Operation(op="@", operands=operands):
+                    pass
+                case ir.Call() if ir.method_of(part) in operations("product"):
+                    operands = ir.children(part)
+                case _:
+                    continue
+            for inner in chain.from_iterable(map(_choices, operands)):
+                if isinstance(inner, ir.Name) and inner.id in one.params:
+                    if plain:
+                        return True
+                elif self._trace(where, stmt, inner)._replace(scalar=False) == FULL:
+                    return True
+        return False
 
     @staticmethod
     def _lacks_half(name: str, origin: str | None) -> bool:
@@ -641,6 +653,13 @@ def _is_on_device(value: ir.Expr) -> bool:
 
 def _is_array(call: ir.Call) -> bool:
     return isinstance(call.func, ir.Attr) and call.func.attr == "numpy"
+
+
+def _choices(expr: ir.Expr) -> tuple[ir.Expr, ...]:
+    """What an expression may be: either arm of a conditional."""
+    if isinstance(expr, ir.Operation) and expr.op == "if":
+        return expr.operands[1:]
+    return (expr,)
 
 
 def _now(expr: ir.Expr) -> Iterator[ir.Expr]:
