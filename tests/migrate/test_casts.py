@@ -614,6 +614,25 @@ loss = spectrum(model(x).squeeze(1), 4).pow(2).mean()
 ---
 return torch.view_as_real(torch.stft(signal.float(), size, 2, size, window, return_complex=True))
 
+=== a sum by einsum over an image
+LINEAR
+---
+p = torch.sigmoid(model(x)).view(-1, 1, 2, 4)
+t = y.view(-1, 1, 2, 4)
+both = torch.einsum("bchw,bchw->bc", p, t)
+loss = 1 - (2 * both / (p.sum((2, 3)) + t.sum((2, 3)) + 1)).mean()
+---
+both = torch.einsum("bchw,bchw->bc", p.float(), t)
+
+=== a sum by einsum of one operand
+LINEAR
+---
+p = torch.sigmoid(model(x))
+both = torch.einsum("ij->", p)
+loss = F.mse_loss(both, y.sum())
+---
+both = torch.einsum("ij->", p.float())
+
 === a number for half precision
 NET
     h = self.features(x)

@@ -447,3 +447,26 @@ def test_numpy_in_a_hook_under_bfloat16() -> None:
         given = source.format(text)
         result = migrate_source(given, options=Options(dtype=dtype))
         assert (result.output != given) == changes
+
+
+COMPLEX = {
+    "a parameter": "nn.Parameter(torch.randn(3, dtype=torch.cfloat))",
+    "of a variable": "nn.Parameter(0.1 * made)",
+    "a tensor that is trained": "torch.randn(3, dtype=torch.cfloat, requires_grad=True)",
+    "a layer": "nn.Linear(3, 3, dtype=torch.complex64)",
+}
+REAL = {
+    "its parts": "nn.Parameter(torch.view_as_real(made).to(device))",
+    "a buffer": "made.to(device)",
+}
+
+
+@pytest.mark.parametrize("name", {**COMPLEX, **REAL})
+def test_complex_parameters(name: str) -> None:
+    """A scaler cannot unscale their gradients; bfloat16 has none."""
+    setup = "made = torch.randn(3, dtype=torch.cfloat)\n"
+    setup += f"turn = {(COMPLEX | REAL)[name]}\n"
+    source = HEAD + MODEL + setup + LOOP
+    assert outcome(source) == (("AMP006", 11) if name in COMPLEX else ("", 0))
+    result = migrate_source(source, options=Options(dtype="bfloat16"))
+    assert result.output != source

@@ -19,7 +19,7 @@ _MAKES_DEVICE = re.compile(
     r"torch\.(device|accelerator\.\w+|cuda\.\w+|get_default_device)"
 )
 _DTYPE = re.compile(
-    r"torch\.(b?float\w*|double|half|u?int\w*|long|short|bool|complex\w*)"
+    r"torch\.(b?float\w*|double|half|u?int\w*|long|short|bool|complex\w*|c(half|float|double))"
 )
 _TENSOR_METHODS = operations("first") | frozenset(
     "float double half bfloat16 long int bool new_ones new_zeros new_full".split()

@@ -352,6 +352,11 @@ def _overflowing(program: Program, function: str, expr: ir.Expr) -> Iterator[_Pr
             )
             yield inner, factors, message
             continue
+        areas = _summed_over_areas(program, function, inner)
+        if areas:
+            message = "a sum over two dimensions or more may overflow in float16"
+            yield inner, areas, message
+            continue
         if factors is None:
             continue
         same = _with_itself(inner, factors)
@@ -385,6 +390,21 @@ def _with_itself(expr: ir.Expr, factors: tuple[ir.Expr, ir.Expr]) -> ir.Expr | N
         if len(values) == 2 and values[0] == values[1] and one != other:
             return values[0]
     return None
+
+
+def _summed_over_areas(
+    program: Program, function: str, expr: ir.Expr
+) -> tuple[ir.Expr, ...]:
+    """What an `einsum` multiplies element by element, and sums over an image, say: ``p`` and ``t`` of
+    ``einsum("bcwh,bcwh->bc", p, t)``."""
+    match expr:
+        case ir.Call(func=func, args=(ir.Arg(value=ir.Const(value=str(text))), *given)):
+            taken, _, kept = text.replace(" ", "").partition("->")
+            letters = {frozenset(one) for one in taken.split(",")}
+            if len(letters) == 1 and len(letters.pop() - {*kept}) > 1:
+                if program.origin(func, function) == "torch.einsum":
+                    return tuple(arg.value for arg in given)
+    return ()
 
 
 def _name(program: Program, function: str, call: ir.Call) -> str:

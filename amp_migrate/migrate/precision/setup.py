@@ -25,6 +25,10 @@ _HIGHER_ORDER = re.compile(
     r"|(torch\.func|functorch)\.(?!vmap|functional_call|stack_module_state)\w+"
 )
 _HALF_DTYPES = re.compile(r"torch\.(half|float16|bfloat16|double|float64)")
+_COMPLEX = re.compile(
+    r"torch\.(complex(32|64|128)?|c?half|cfloat|cdouble|view_as_complex|polar)"
+)
+_REAL = frozenset("view_as_real real imag abs angle".split())
 _DOUBLES = frozenset(("torch.double", "torch.float64"))
 _FALSE = ir.Const(False)
 _REPLACES_DATA = frozenset(
@@ -47,7 +51,8 @@ class Setup:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.forward = program.noted(Forward)
-        self._data = _Data(Flow(program), Modules(program))
+        self._flow = Flow(program)
+        self._data = _Data(self._flow, Modules(program))
         self._found: dict[bool, list[tuple[str, Refusal, bool]]] = {}
         self._aborts: dict[tuple[str, frozenset[str]], Refusal | None] = {}
 
@@ -85,7 +90,9 @@ class Setup:
                     copies = self._copies_data(function, stmt, call)
                     found.append((function, refusal, copies))
                 if scaled and (refusal is None or copies):
-                    strictly = strict.of_call(self.program, function, call)
+                    strictly = strict.of_call(
+                        self.program, function, call
+                    ) or self._of_complex(function, stmt, call)
                     if strictly is not None:
                         found.append((function, strictly, False))
         return self._found[scaled]
@@ -154,6 +161,43 @@ class Setup:
             message = "a module takes over a dtype that need not be fp32"
             return Refusal("AMP006", message, line)
         return None
+
+    def _of_complex(
+        self, function: str, stmt: ir.Stmt, call: ir.Call
+    ) -> Refusal | None:
+        """A parameter, or a layer, of complex numbers."""
+        origin = self.program.origin(call.func, function) or ""
+        values = [arg.value for arg in call.args]
+        match last_word(call.func, self.program, function), call.func:
+            case "Parameter" | "register_parameter", _:
+                pass
+            case "to", ir.Attr(value=module):
+                if not self.forward.is_module(module, function):
+                    return None
+            case _:
+                wanted = call.argument(99, "requires_grad")
+                if not origin.startswith("torch.nn.") and wanted in (None, _FALSE):
+                    return None
+                values = [arg.value for arg in call.args if arg.name == "dtype"]
+        if any(self._is_complex(Made(one, function, stmt)) for one in values):
+            message = "a scaler cannot unscale the gradients of complex parameters"
+            return Refusal("AMP006", message, call.line)
+        return None
+
+    def _is_complex(self, at: Made, deep: int = 3) -> bool:
+        """Whether an expression is of complex numbers, as far as is said here."""
+        expr = at.expr
+        name = self.program.origin(expr, at.function) or ""
+        if _COMPLEX.fullmatch(name):
+            return True
+        if isinstance(expr, ir.Call):
+            name = last_word(expr.func, self.program, at.function)
+            if name in _REAL | {"cfloat"}:
+                return name == "cfloat"
+        if isinstance(expr, ir.Name) and deep:
+            made = self._flow.made(at) or ()
+            return any(self._is_complex(one, deep - 1) for one in made)
+        return any(self._is_complex(at.inner(i), deep) for i in ir.children(expr))
 
     @cached_property
     def inner(self) -> list[tuple[str, ir.Stmt, Refusal]]:
