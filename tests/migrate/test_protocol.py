@@ -245,19 +245,65 @@ def test_suspended_in_the_middle_of_a_step(name: str) -> None:
     assert left_alone(f"{OPT}{word} train():\n{inner}") == "AMP034"
 
 
-def test_recursion() -> None:
-    body = f"""\
-def train(depth):
+RECURSION = """\
+def train(net, opt, depth):
     x, y = data[depth]
     opt.zero_grad()
-    {FORWARD}
+    loss = criterion(net(x), y)
     loss.backward()
     opt.step()
     if depth:
-        train(depth - 1)
-train(3)
+        train(net, opt, depth - 1)
+def main():
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    train(model, opt, 3)
+main()
 """
-    assert left_alone(OPT + body) == "AMP031"
+
+
+def test_recursion() -> None:
+    found = migrated(RECURSION)
+    assert "train(net, opt, depth - 1, scaler=scaler)" in found
+    assert found.count("GradScaler(") == 1
+
+
+BAD_RECURSION = {
+    # name: (before, after, what the message says)
+    "a call between backward and step": (
+        "    opt.step()\n    if depth:\n        train(net, opt, depth - 1)\n",
+        "    if depth:\n        train(net, opt, depth - 1)\n    opt.step()\n",
+        "a second step",
+    ),
+    "what is left of the call around it": (
+        "    opt.zero_grad()\n",
+        "    if depth == 3:\n        opt.zero_grad()\n",
+        "no zero_grad()",
+    ),
+    "a clip of what a call in it adds to": (
+        "    opt.step()\n    if depth:\n        train",
+        f"    {CLIP}\n    if depth == 0:\n        opt.step()\n    else:\n        train",
+        "before the last backward()",
+    ),
+    "an optimizer for each": (
+        "    opt.zero_grad()\n",
+        "    opt = torch.optim.SGD(net.parameters(), lr=0.1)\n    opt.zero_grad()\n",
+        "calls itself, which may be for another optimizer",
+    ),
+    "two optimizers in turn": (
+        "    train(model, opt, 3)\n",
+        "    train(model, opt, 3)\n    o = torch.optim.Adam(model.parameters())\n    train(model, o, 3)\n",
+        "calls itself, which may be for another optimizer",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD_RECURSION)
+def test_what_a_recursion_does_is_followed(name: str) -> None:
+    before, after, wanted = BAD_RECURSION[name]
+    body = RECURSION.replace(before, after)
+    assert left_alone(body)
+    (found,) = migrate_source(HEAD + body, path="train.py").diagnostics
+    assert wanted in found.message
 
 
 def test_step_in_the_else_of_a_loop() -> None:

@@ -140,18 +140,22 @@ class Protocol(Walk[Held]):
     def _goes_through(self, function: str, stmt: ir.Stmt) -> bool:
         return goes_through(self.events, self.identities, function, stmt)
 
-    def _calls_itself(self, qualname: str) -> None:
-        if self.events.kinds(qualname).isdisjoint(("backward", "step")):
-            # Nothing of the step, such as a function that walks through modules.
-            return
-        scope = self.program.functions[qualname]
-        reason = "the training step calls itself"
-        if not any(
-            event.kind in ("backward", "step")
-            for _, event in self.events.direct(qualname)
+    def _goes_into(self, qualname: str) -> bool:
+        called = self.events.called_from(qualname)
+        # A call in a call may step another optimizer than the one around it.
+        if any(site[0] in called for site in self.births) or any(
+            event.slot in self.slots and len(self.identities.of_slot(event.slot)) > 1
+            for one in filter(self._can_run, called)
+            for _, event in self.events.direct(one)
+            if event.slot is not None
         ):
-            reason = f"{scope.name}() runs the training step, and may be run by it: it calls itself"
-        self._fault("AMP031", qualname, scope.line, reason)
+            reason = (
+                "the training step calls itself, which may be for another optimizer"
+            )
+            self._fault(
+                "AMP031", qualname, self.program.functions[qualname].line, reason
+            )
+        return True
 
     def _is_wrapped(self, qualname: str, decorator: str) -> None:
         scope = self.program.functions[qualname]

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from amp_migrate.analysis.objects.live import Live
-from amp_migrate.analysis.objects.points_to import PointsTo
 from amp_migrate.analysis.paths.events import CALLS, Event, Events
 from amp_migrate.analysis.paths.suppressed_exceptions import is_guarded, swallows
 from amp_migrate.core.effort import spend
@@ -80,6 +79,18 @@ class _Walked(Generic[Held]):
     entered: frozenset[str]
     by_way: bool
     """Whether the way there was asked for: by another, something else may come of it."""
+    round: int | None
+    """What was known of recursions then; None where nothing in it is one that goes on."""
+
+
+@dataclass(slots=True)
+class _Recursion(Generic[Held]):
+    """What is known so far of a function that is called again before it is done: of all these calls
+    together, the first one among them."""
+
+    entering: set[State[Held]] = field(default_factory=set)
+    after: set[State[Held]] = field(default_factory=set)
+    observed: set[State[Held]] = field(default_factory=set)
 
 
 class Walk(ABC, Generic[Held]):
@@ -107,6 +118,8 @@ class Walk(ABC, Generic[Held]):
         """The functions that were walked, or met while they were, since the present call began."""
         self._by_way = False
         """Whether the way was asked for since then."""
+        self._recursions: dict[str, _Recursion[Held]] = {}
+        self._rounds = 0
         self._frames: list[Site] = []
         self._active: list[str] = []
         self._observers: list[set[State[Held]]] = []
@@ -169,8 +182,9 @@ class Walk(ABC, Generic[Held]):
         """What the end of a loop's turn makes of the states there."""
         return states
 
-    def _calls_itself(self, qualname: str) -> None:
-        """Told of a function that is called again before it is done."""
+    def _goes_into(self, qualname: str) -> bool:
+        """Whether a function that is called before it is done is followed; else that call does nothing."""
+        return True
 
     def _is_wrapped(self, qualname: str, decorator: str) -> None:
         """Told of a function whose decorator has a part in training itself, which is not walked."""
@@ -237,21 +251,61 @@ class Walk(ABC, Generic[Held]):
     def _once(self, qualname: str, states: Iterable[State[Held]]) -> set[State[Held]]:
         self._entered.add(qualname)
         if qualname in self._active:
-            self._calls_itself(qualname)
-            return set(states)
+            if not self._goes_into(qualname):
+                return set(states)
+            inner = self._recursions.setdefault(qualname, _Recursion())
+            self._grow(inner.entering, states)
+            for observed in self._observers:
+                observed |= inner.observed
+            return set(inner.after)
+        within = len(self._active)
         self._active.append(qualname)
+        while True:
+            before, known = self._rounds, self._recursions.get(qualname)
+            entering = set(states) if known is None else known.entering | set(states)
+            after, observed = self._body(qualname, entering)
+            again = self._recursions.get(qualname)
+            if again is not None:
+                self._grow(again.entering, states)
+                self._grow(again.after, after)
+                self._grow(again.observed, observed)
+                after = set(again.after)
+            # The outermost of those that call each other goes on until nothing comes of it any more.
+            is_inner = not self._recursions.keys().isdisjoint(self._active[:within])
+            if again is None or is_inner or before == self._rounds:
+                break
+        self._active.pop()
+        if self._recursions and not is_inner:
+            self._recursions.clear()
+            self._rounds += 1
+        return after
+
+    def _grow(self, known: set[State[Held]], more: Iterable[State[Held]]) -> None:
+        """Add to what is known of recursions."""
+        grown = self._joined(known.union(more))
+        if grown != known:
+            known.clear()
+            known |= grown
+            self._rounds += 1
+
+    def _body(
+        self, qualname: str, states: set[State[Held]]
+    ) -> tuple[set[State[Held]], set[State[Held]]]:
+        """Walk a function's body once; the states at its end, and those that were observed."""
         body = self.program.functions[qualname].body
-        if self.handlers and is_guarded(self.program, qualname):
+        guarded = self.handlers and is_guarded(self.program, qualname)
+        observed: set[State[Held]] = set()
+        if guarded or qualname in self._recursions:
             with self._observed() as observed:
                 flow = self._block(qualname, body, set(states))
-            flow.after |= observed
         else:
             flow = self._block(qualname, body, set(states))
-        self._active.pop()
-        return {
+        ended = flow.after | flow.returns | (observed if guarded else set())
+        after = {
             State(s.held, frozenset(k for k in s.known if k[0] != qualname))
-            for s in flow.after | flow.returns
+            for s in ended
         }
+        return after, observed
 
     def _block(
         self,
@@ -616,40 +670,15 @@ class Walk(ABC, Generic[Held]):
         yield states, self.events.of(function, stmt)
 
     def _call(self, event: Event, state: State[Held]) -> set[State[Held]]:
-        others = {c for c in event.callees if self._is_wrapped_by(event, c)}
-        called = [
-            c
-            for c in self.events.brought(event)
-            if self._can_run(c) and c not in others
-        ]
+        called = [c for c in self.events.brought(event) if self._can_run(c)]
         after: set[State[Held]] = set()
-        if event.maybe or len(called) < len(event.callees) - len(others):
+        if event.maybe or len(called) < len(event.callees):
             after.add(state)
         for callee in called:
             entered = State(state.held, self._decided(event, callee))
             found = self._called(callee, entered)
             after |= {State(s.held, state.known) for s in found}
         return after
-
-    def _is_wrapped_by(self, event: Event, callee: str) -> bool:
-        """Whether a method that is being run is none of what it is called on here: of what an object wraps,
-        ``trainer = Wrapper(trainer)``, which a variable stands for no more."""
-        scope, call = self.program.functions[callee], event.call
-        if callee not in self._active or call is None or scope.class_name is None:
-            return False
-        if not isinstance(call.func, ir.Attr) or call.func.attr != scope.name:
-            return False
-        at, program = self._active[-1], self.program
-        own = program.self_class(at)
-        receiver = call.func.value
-        if own is not None and receiver == ir.Name(own[0]):
-            return False
-        objects = program.noted(PointsTo).whole(receiver, at, closed=True)
-        return bool(objects) and all(
-            one.name in program.classes
-            and program.method(one.name, scope.name) != callee
-            for one in objects
-        )
 
     def _decided(self, event: Event, callee: str) -> frozenset[Known]:
         """The tests of a function that a call decides by the constants it gives: ``run(model, None)``."""
@@ -723,6 +752,8 @@ class Walk(ABC, Generic[Held]):
             again = not known.entered.isdisjoint(self._active)
             if again and (key is anywhere or self._observers):
                 continue
+            if known.round not in (None, self._rounds):
+                continue
             self._entered |= known.entered
             self._by_way |= known.by_way
             for observed in self._observers:
@@ -741,7 +772,11 @@ class Walk(ABC, Generic[Held]):
         apart = self._entered.isdisjoint(self._active)
         if apart or not self._observers:
             self._walked[here if self._by_way or not apart else anywhere] = _Walked(
-                after, frozenset(seen), frozenset(self._entered), self._by_way
+                after,
+                frozenset(seen),
+                frozenset(self._entered),
+                self._by_way,
+                None if apart else self._rounds,
             )
         self._entered |= entered_before
         self._by_way |= by_way_before

@@ -103,6 +103,10 @@ class Ways(Walk[Held]):
     def _start(self, root: str) -> Held:
         return Held()
 
+    def _goes_into(self, qualname: str) -> bool:
+        # What is open stays so around the call: it is not told apart by depth.
+        return False
+
     # -- calls ----------------------------------------------------------------------------------
 
     def _call(self, event: Event, state: State[Held]) -> set[State[Held]]:
