@@ -1235,16 +1235,27 @@ class Program(Names):
                     )
                 ):
                     return None
-                name = ir.Name(given[0])
                 bound = self.fills_self(ir.Call(mention, ()), function, caller)
-                for other, stmt in self.mentioning(name.id):
-                    if self.owner(name.id, other) == site.callee:
-                        called = [c for c in calls_of(stmt) if c.func == name]
-                        if len(called) < sum(one == name for one in parts_of(stmt)):
-                            return None
-                        found += (
-                            CallSite(other, stmt, c, function, bound) for c in called
-                        )
+                called = self._only_called(given[0], site.callee)
+                if called is None:
+                    return None
+                found += (CallSite(*one, function, bound) for one in called)
+        return found
+
+    def _only_called(
+        self, variable: str, owner: str
+    ) -> list[tuple[str, ir.Stmt, ir.Call]] | None:
+        """(function, statement, call) of the calls of a function's variable; None where it is more than
+        bound and called."""
+        name = ir.Name(variable)
+        found: list[tuple[str, ir.Stmt, ir.Call]] = []
+        for function, stmt in self.mentioning(variable):
+            if self.owner(variable, function) == owner:
+                called = [call for call in calls_of(stmt) if call.func == name]
+                read = [*parts_of(stmt)].count(name) - [*stmt.targets].count(name)
+                if len(called) < read:
+                    return None
+                found += ((function, stmt, call) for call in called)
         return found
 
     def keeps_function(self, decorator: ir.Expr, function: str) -> bool:
@@ -1275,6 +1286,9 @@ class Program(Names):
             if any(expr is target for target in stmt.targets):
                 # `train.args = args`: nobody calls it for that.
                 called.add(id(expr.value))
+        if stmt.kind == "assign" and expr is stmt.value:
+            if all(self._stands_for_functions(t, function) for t in stmt.targets):
+                called.update(map(id, _arms(expr)))
         for inner in ir.walk(expr):
             # A call comes before what it calls.
             if isinstance(inner, ir.Call):
@@ -1301,6 +1315,28 @@ class Program(Names):
                 if self._is_followed(home):
                     return set()
         return found
+
+    def _stands_for_functions(self, target: ir.Expr, function: str) -> bool:
+        """Whether a local variable is another name of functions, ``run = fast if quick else slow``, and only
+        called: its calls are calls of these."""
+        return (
+            isinstance(target, ir.Name)
+            and not ir.is_top(function)
+            and self.owner(target.id, function) == function
+            and not self.is_param(function, target.id)
+            and all(
+                made.stmt.kind == "assign"
+                and made.value is not None
+                and made.value is made.stmt.value
+                and all(
+                    {ref.kind for ref in self.resolve(arm, made.function)}
+                    == {"function"}
+                    for arm in _arms(made.value)
+                )
+                for made in self.definitions(function, target.id)
+            )
+            and self._only_called(target.id, function) is not None
+        )
 
     def _is_another(
         self, mention: ir.Expr, meant: str, stmt: ir.Stmt, function: str
@@ -1353,6 +1389,14 @@ def _only_used_as_base(expr: ir.Expr) -> bool:
         and inner.func.id in ("super", "isinstance", "issubclass")
         for inner in ir.walk(expr)
     )
+
+
+def _arms(expr: ir.Expr) -> tuple[ir.Expr, ...]:
+    """The values that ``a if test else b`` chooses from."""
+    match expr:
+        case ir.Operation(op="if", operands=(_, *arms)):
+            return tuple(arms)
+    return (expr,)
 
 
 def _is_special(name: str) -> bool:

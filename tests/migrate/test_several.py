@@ -935,6 +935,15 @@ for x, y in data:
         "for x, y in data:\n    first(x, y)\n",
         "AMP012",
     ),
+    "instances of one class, whose methods are given their optimizers": (
+        "class Part:\n    def __init__(self):\n        self.net = make().to(device)\n"
+        "        self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)\n"
+        "    def one(self, opt, x, y):\n        opt.zero_grad()\n"
+        "        loss = criterion(self.net(x), y)\n        loss.backward()\n        opt.step()\n"
+        "    def fit(self, x, y):\n        self.one(self.opt, x, y)\n"
+        "a, b = Part(), Part()\nfor x, y in data:\n    a.fit(x, y)\n    b.fit(x, y)\n",
+        "AMP012",
+    ),
     "gradients of another instance, clipped": (
         "class Part:\n    def __init__(self):\n        self.net = make().to(device)\n"
         "        self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)\n"

@@ -388,6 +388,20 @@ PROGRAMS = {
 {BODY} setup()
  train()
 """,
+    "one of two functions, chosen before they are called": f"""\
+-def train(opt):
++def train(opt, scaler):
+{BODY}-def look(opt):
++def look(opt, scaler):
+     print(opt)
+ def main():
+     opt = torch.optim.SGD(model.parameters(), lr=0.1)
++    scaler = BORN
+     run = train if len(data) > 1 else look
+-    run(opt)
++    run(opt, scaler=scaler)
+ main()
+""",
 }
 
 
@@ -445,6 +459,11 @@ warm.zero_grad()
 loss.backward()
 """
 
+CHOSEN = (
+    f"{TRAIN}def main(given=None):\n"
+    f"    {BIRTH}    run = train if given is None else train\n    run(opt)\nmain()\n"
+)
+
 STUCK = {
     "a wrapper, or a plain optimizer": (
         f"{WARM_BEFORE}def train(warm, x, y):\n    {WARM_STEPS.replace(chr(10), chr(10) + 4 * ' ')}"
@@ -492,6 +511,14 @@ STUCK = {
     "a function that is kept": (f"{TRAIN}{BIRTH}train.run = train\ntrain(opt)\n", "AMP015"),
     "a function whose code is given to it": (
         f"{TRAIN}{BIRTH}train.__code__ = make.__code__\ntrain(opt)\n",
+        "AMP015",
+    ),
+    "a function that may be one out of sight": (
+        CHOSEN.replace("else train", "else given"),
+        "AMP015",
+    ),
+    "a function that is returned under another name": (
+        CHOSEN.replace("    run(opt)\n", "    run(opt)\n    return run\n"),
         "AMP015",
     ),
     "a lookup by name": (

@@ -37,7 +37,7 @@ def refuse_instances(
                     touching.add(function)
         own = [program.self_class(function) for function in touching]
         if (
-            len(touching) > 1
+            len(touching) != 1
             or own[0] is None
             or own[0][1] not in program.family(slot.owner)
         ):
