@@ -353,6 +353,14 @@ class Wrapped(nn.DataParallel):
         self.calls = 0
 """
 WRAPS = f"{WRAPPED}wrapped = Wrapped(model)\n"
+HAS_LIST = """\
+class Opt:
+    def __init__(self, params):
+        self.params = list(params)
+        self.inner = torch.optim.SGD(self.params, lr=0.1)
+    def step(self):
+        self.inner.step()
+"""
 CLEARED = {
     "a module that is made of them": (joint(), BOTH),
     "that is moved": (joint("Joint(model, head).to(device)"), BOTH),
@@ -410,8 +418,17 @@ CLEARED = {
         "opt = torch.optim.SGD(model[2].parameters(), lr=0.1)",
         "model.zero_grad()",
     ),
+    "a list of its parameters that an object has": (
+        f"{HAS_LIST}opt = Opt(model.parameters())",
+        "model.zero_grad()",
+    ),
 }
 NOT_CLEARED = {
+    "another than that of whose parameters an object has a list": (
+        f"{HAS_LIST}def give(net):\n    return Opt(net.parameters())\n"
+        "other = nn.Linear(3, 3).to(device)\ngive(other)\nopt = give(model)",
+        "other.zero_grad()",
+    ),
     "a module that is made of one": (joint("Joint(model, make())"), BOTH),
     "made of them in one of two cases": (
         joint("Joint(model, head)\nif not data:\n    both = Joint(model, make())"),

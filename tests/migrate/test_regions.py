@@ -637,6 +637,23 @@ def test_forward_out_of_sight(name: str) -> None:
     assert left_alone(source) == code
 
 
+def test_a_model_that_is_read_from_where_it_was_written() -> None:
+    source = """\
+import sys
+net = eval(sys.argv[1])().to(device)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, y in data:
+    opt.zero_grad()
+    loss = criterion(net(x), y)
+    loss.backward()
+    opt.step()
+    torch.save(net, "net.pt")
+net = torch.load("net.pt")
+"""
+    assert migrated(source)
+    assert left_alone(source.replace("torch.save(net", "print(net")) == "AMP033"
+
+
 MADE_BEFORE = {
     "by the same statements": (
         "def losses():\n    for x, y in data:\n        yield criterion(model(x), y)\nstream = losses()\n",

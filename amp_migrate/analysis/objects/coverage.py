@@ -1117,14 +1117,21 @@ class Coverage:
         made = self.program.definitions_of(expr, function)
         if len(made) != 1 or made[0].index is not None or made[0].value is None:
             return None
-        value = made[0].value
-        is_list = isinstance(value, (ir.Display, ir.Comprehension)) or (
-            isinstance(value, (ir.Call, ir.Operation))
-            and any(
-                isinstance(inner, ir.Attr)
-                and inner.attr in ("parameters", "named_parameters")
+        value, maker = made[0].value, made[0].function
+        given: list[ir.Expr | None] = [value]
+        sites, own = self._sites(maker), self.program.self_class(maker)
+        if len(sites) == 1 and own and not is_copied(self.program, own[1]):
+            given += (
+                self.program.argument_at(sites[0], inner.id)
                 for inner in ir.walk(value)
+                if isinstance(inner, ir.Name)
             )
+        is_list = isinstance(value, (ir.Display, ir.Comprehension)) or any(
+            isinstance(inner, ir.Attr)
+            and inner.attr in ("parameters", "named_parameters")
+            for one in given
+            if isinstance(one, (ir.Call, ir.Operation))
+            for inner in ir.walk(one)
         )
         changed = any(
             isinstance(call.func, ir.Attr)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from amp_migrate.analysis.objects.contents import Contents
+from amp_migrate.analysis.objects.modules import is_saved
 from amp_migrate.analysis.tables import dtype_table, vocabulary
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, each_part, parts_of, unpacked
@@ -310,6 +311,10 @@ class Forward:
                 first, *_ = call.func.args
                 return self.is_forward(ir.Call(first.value, call.args), function, level)
         refs = program.resolve(call.func, function)
+        if Ref("made", "torch.load") in refs:
+            # What is read is what was written.
+            if is_saved(program, call.func, function):
+                refs -= {Ref("made", "torch.load")}
         func = self.contents.item_of(call.func, function) or call.func
         is_loss = level == MODELS and _names_loss(ir.key_of(func))
         if refs and not (is_loss and all(ref.kind == "made" for ref in refs)):

@@ -20,6 +20,16 @@ class Construction:
     wrapped: bool = False
 
 
+def is_saved(program: Program, expr: ir.Expr, function: str) -> bool:
+    """Whether a file writes what a variable or attribute stands for."""
+    return any(
+        call.argument(0, "obj") == expr
+        and ir.file_of(other) == ir.file_of(function)
+        and program.origin(call.func, other) == "torch.save"
+        for other, _, call in program.calls_named("save")
+    )
+
+
 class Modules:
     """Answers for one program."""
 
@@ -43,20 +53,11 @@ class Modules:
             origin = self.program.origin(one.expr.func, one.function)
             if origin is None and not one.name:
                 return None
-            if origin == "torch.load" and self._is_saved(expr, function):
+            if origin == "torch.load" and is_saved(self.program, expr, function):
                 # What is read is what was written: it is made by what that was made by.
                 continue
             found[Construction(one.expr, one.function, one.wrapped)] = None
         return list(found) or None
-
-    def _is_saved(self, expr: ir.Expr, function: str) -> bool:
-        """Whether a file writes what a variable or attribute stands for."""
-        return any(
-            call.argument(0, "obj") == expr
-            and ir.file_of(other) == ir.file_of(function)
-            and self.program.origin(call.func, other) == "torch.save"
-            for other, _, call in self.program.calls_named("save")
-        )
 
     def layers(self, made: Construction) -> list[tuple[ir.Expr, str]] | None:
         """The layers that a plain ``nn.Sequential`` is made of, in order; the last is in sight.
