@@ -387,6 +387,21 @@ loss = criterion(model(x), y)
 ---
 output = model[-1](model[:-1](x).float())
 
+=== layers that are added by their names
+model = nn.Sequential()
+for i in range(2):
+    model.add_module(f"fc{i}", nn.Linear(6, 6))
+model.add_module("out", nn.Linear(6, 1))
+model.add_module("end", nn.Sigmoid())
+model = model.to(device)
+other = nn.Sequential()
+other.add_module("end", nn.Hardtanh(0.0, 1.0))
+BCE
+---
+loss = criterion(model(x), y)
+---
+output = model[-1](model[:-1](x).float())
+
 === layers with names
 from collections import OrderedDict
 model = nn.Sequential(OrderedDict([('a', nn.Linear(6, 1)), ('s', nn.Sigmoid())])).to(device)
@@ -915,6 +930,139 @@ losses = {'a': nn.BCELoss()}
 loss = losses['a'](model(x), y)
 ---
 losses =
+
+=== a sigmoid that is added by its name under a condition
+model = nn.Sequential()
+for i in range(2):
+    model.add_module(f"fc{i}", nn.Linear(6, 6))
+model.add_module("out", nn.Linear(6, 1))
+if len(loader) > 2:
+    model.add_module("end", nn.Sigmoid())
+model = model.to(device)
+BCE
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== a sigmoid that is added by its name in the place of another
+model = nn.Sequential()
+for i in range(2):
+    model.add_module(f"fc{i}", nn.Linear(6, 6))
+model.add_module("out", nn.Linear(6, 1))
+model.add_module("end", nn.Linear(1, 1))
+model.add_module("more", nn.Hardtanh(0.0, 1.0))
+model.add_module("end", nn.Sigmoid())
+model = model.to(device)
+BCE
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== a sigmoid that is added by its name beside one under a name of a loop
+model = nn.Sequential()
+for i in range(2):
+    model.add_module(f"fc{i}", nn.Linear(6, 6))
+model.add_module("out", nn.Linear(6, 1))
+for name in ("end", "more"):
+    model.add_module(name, nn.Hardtanh(0.0, 1.0))
+model.add_module("end", nn.Sigmoid())
+model = model.to(device)
+BCE
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== a sigmoid that is added by its name before another one
+model = nn.Sequential()
+for i in range(2):
+    model.add_module(f"fc{i}", nn.Linear(6, 6))
+model.add_module("out", nn.Linear(6, 1))
+model.add_module("end", nn.Sigmoid())
+model.append(nn.Hardtanh(0.0, 1.0))
+model = model.to(device)
+BCE
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== a sigmoid that is added by its name before one by another name
+model = nn.Sequential()
+for i in range(2):
+    model.add_module(f"fc{i}", nn.Linear(6, 6))
+model.add_module("out", nn.Linear(6, 1))
+model.add_module("end", nn.Sigmoid())
+net = model
+net.add_module("more", nn.Hardtanh(0.0, 1.0))
+model = model.to(device)
+BCE
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== a sigmoid that is added by its name before one in a function
+model = nn.Sequential()
+for i in range(2):
+    model.add_module(f"fc{i}", nn.Linear(6, 6))
+model.add_module("out", nn.Linear(6, 1))
+model.add_module("end", nn.Sigmoid())
+def more(net):
+    net.add_module("more", nn.Hardtanh(0.0, 1.0))
+more(model)
+model = model.to(device)
+BCE
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== a sigmoid that is added by its name and replaced
+model = nn.Sequential()
+for i in range(2):
+    model.add_module(f"fc{i}", nn.Linear(6, 6))
+model.add_module("out", nn.Linear(6, 1))
+model.add_module("end", nn.Sigmoid())
+model.end = nn.Hardtanh(0.0, 1.0)
+model = model.to(device)
+BCE
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== a sigmoid that is added by its name and replaced by its place
+model = nn.Sequential()
+for i in range(2):
+    model.add_module(f"fc{i}", nn.Linear(6, 6))
+model.add_module("out", nn.Linear(6, 1))
+model.add_module("end", nn.Sigmoid())
+model[-1] = nn.Hardtanh(0.0, 1.0)
+model = model.to(device)
+BCE
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== a sigmoid that is added by its name of what is made again
+model = nn.Sequential()
+for i in range(2):
+    model.add_module(f"fc{i}", nn.Linear(6, 6))
+model.add_module("out", nn.Linear(6, 1))
+model.add_module("end", nn.Sigmoid())
+if len(loader) > 5:
+    model = nn.Sequential()
+    model.add_module("end", nn.Sigmoid())
+model = model.to(device)
+BCE
+---
+loss = criterion(model(x), y)
+---
+loss =
 
 === a sigmoid under a condition
 def make(last):

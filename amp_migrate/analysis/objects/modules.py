@@ -71,7 +71,9 @@ class Modules:
         ):
             return None
         args = made.call.args
-        if any(arg.star == "**" or arg.name for arg in args) or not args:
+        if not args:
+            return self._added_by_name(made)
+        if any(arg.star == "**" or arg.name for arg in args):
             return None
         first = args[0].value
         if len(args) == 1 and isinstance(first, ir.Call):
@@ -84,6 +86,53 @@ class Modules:
         if not found or _is_starred(found[-1]):
             return None
         return [(layer, made.function) for layer in found]
+
+    def adds_of(self, made: Construction) -> list[tuple[ir.Stmt, ir.Call]]:
+        """What fills an empty ``nn.Sequential``, in order: calls of ``net.add_module()`` behind it, of which
+        the last is in the block that makes it; nothing where there may be others."""
+        program, at = self.program, made.function
+        start = next((s for s in program.statements(at) if s.value is made.call), None)
+        if made.call.args or start is None or not isinstance(start.targets[0], ir.Name):
+            return []
+        net, (*block, (field, first)) = start.targets[0], start.path
+        depth, adds = len(block), list[tuple[ir.Stmt, ir.Call]]()
+        for method in ("add_module", "register_module", "append", "extend", "insert"):
+            for function, stmt, call in program.calls_named(method):
+                of = call.func.value if isinstance(call.func, ir.Attr) else None
+                if of == net and program.owner(net.id, function) == at:
+                    if function != at or method != "add_module":
+                        return []
+                    adds.append((stmt, call))
+                elif of is not None and method in ("add_module", "register_module"):
+                    if any(
+                        o.expr is made.call for o in self.points_to.of(of, function)
+                    ):
+                        return []
+        adds.sort(key=lambda one: one[0].path)
+        if not adds or adds[-1][0].value is not adds[-1][1]:
+            return []
+        end = adds[-1][0].path
+        binds = [d.stmt.path for d in program.definitions(at, net.id)]
+        inside = [
+            path
+            for path in (*(stmt.path for stmt, _ in adds), *binds)
+            if path[:depth] == tuple(block)
+            and path[depth][0] == field
+            and first <= path[depth][1] <= end[depth][1]
+        ]
+        whole = len(inside) == len(adds) + 1 and end[:-1] == tuple(block)
+        name, *names = (call.argument(0, "name") for _, call in adds[::-1])
+        return adds if whole and all(_is_other(name, one) for one in names) else []
+
+    def _added_by_name(self, made: Construction) -> list[tuple[ir.Expr, str]] | None:
+        adds, found = self.adds_of(made), list[ir.Expr]()
+        for stmt, call in adds:
+            layer = call.argument(1, "module")
+            if layer is None or len(stmt.path) > len(adds[-1][0].path):
+                assert isinstance(call.func, ir.Attr)
+                layer = ir.Operation("starred", (call.func.value,))
+            found.append(layer)
+        return [(layer, made.function) for layer in found] or None
 
     def _listed(self, value: ir.Expr, made: Construction) -> list[ir.Expr]:
         """What ``*value`` gives to the call that makes a module."""
@@ -166,6 +215,18 @@ class Modules:
         if not all(isinstance(p, ir.Display) and len(p.items) == 2 for p in pairs):
             return None
         return [(p.items[1], function) for p in pairs if isinstance(p, ir.Display)]
+
+
+def _is_other(name: ir.Expr | None, other: ir.Expr | None) -> bool:
+    """Whether a text that is written is another than a second one is, or begins with."""
+    match name, other:
+        case ir.Const(value=str(text)), ir.Const(value=str(second)):
+            return text != second
+        case ir.Const(value=str(text)), ir.Operation(
+            op="joinedstr", operands=(ir.Const(value=str(begin)), *_)
+        ):
+            return not text.startswith(begin)
+    return False
 
 
 def _written(value: ir.Expr | None) -> list[ir.Expr] | None:

@@ -64,8 +64,11 @@ def has_module_hooks(modules: Modules) -> bool:
 def may_be_rebuilt(modules: Modules, named: ir.Expr, made: Construction) -> bool:
     """Whether some statement may change the layers of ``made``, which ``named`` stands for."""
     word = (ir.key_of(named) or "").rsplit(".", 1)[-1]
+    # What it is filled by is no change.
+    own = {id(one) for _, call in modules.adds_of(made) for one in ir.walk(call.func)}
     return any(
-        _may_be(modules, change, function, word, made)
+        id(change.container) not in own
+        and _may_be(modules, change, function, word, made)
         for function, scope in modules.program.functions.items()
         if modules.can_run(function)
         for stmt in ir.statements(scope.body)
@@ -148,7 +151,7 @@ def _may_be(
         return True
     found = modules.of(change.container, function)
     if found is not None and all(_makes_module(modules, one) for one in found):
-        return any(one.call == made.call for one in found)
+        return any(one.call is made.call for one in found)
     if modules.program.instance_classes(change.container, function):
         # An instance of a class of the program, which a plain nn.Sequential is not.
         return False
