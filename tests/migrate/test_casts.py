@@ -238,6 +238,13 @@ loss = torch.inverse(matrix).mean() + torch.linalg.slogdet(matrix)[1].mean()
 ---
 loss = torch.inverse(matrix.float()).mean() + torch.linalg.slogdet(matrix.float())[1].mean()
 
+=== the norm of a matrix, which CUDA's autocast does not cast
+model = nn.Linear(6, 9).to(device)
+---
+loss = F.mse_loss(model(x)[:, :1], y) + 0.01 * torch.linalg.matrix_norm(model(x))
+---
+loss = F.mse_loss(model(x)[:, :1], y) + 0.01 * torch.linalg.matrix_norm(model(x).float())
+
 === a method
 model = nn.Linear(6, 9).to(device)
 ---

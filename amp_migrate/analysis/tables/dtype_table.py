@@ -46,14 +46,14 @@ IMAGE_MODELS = re.compile(r"torchvision\.models\.(?!detection)[\w.]+")
 """Models of other packages, which are fp32."""
 FP32_ONLY = re.compile(
     r"torch\.(linalg\.)?(inverse|inv|det|slogdet|logdet|cholesky|solve|svd|svdvals|eigh|eigvalsh|qr"
-    r"|quantile|nanquantile|histc|stft)|torch\.fft\.(fft|rfft|fft2|rfft2|fftn|rfftn)"
+    r"|matrix_norm|quantile|nanquantile|histc|stft)|torch\.fft\.(fft|rfft|fft2|rfft2|fftn|rfftn)"
     r"|torch\.distributions\.(multivariate_normal\.)?MultivariateNormal"
 )
 """Functions that want fp32 operands (``histc`` on CUDA), and compute no product that autocast would cast
 again."""
 RAISES = re.compile(
     r"torch\.nn\.AdaptiveLogSoftmaxWithLoss"
-    r"|torch\.linalg\.(?!norm$|vector_norm$|matrix_norm$|multi_dot$|vecdot$)\w+"
+    r"|torch\.linalg\.(?!norm$|vector_norm$|multi_dot$|vecdot$)\w+"
     r"|torch\.(inverse|cholesky\w*|svd\w*|qr|det|logdet|slogdet|solve|eig|symeig|lstsq|pinverse"
     r"|matrix_exp|pca_lowrank|lobpcg|lu\w*|geqrf|triangular_solve|quantile|nanquantile|polar|stft"
     r"|istft|fft|ifft|rfft|irfft|baddbmm_|sspaddmm|hspmm)"

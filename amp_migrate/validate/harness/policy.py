@@ -2,7 +2,9 @@
 
 The CPU's own autocast lets BCELoss pass, casts linear algebra, and leaves exp and sums in half. What
 a script does under `apply()` is what it would do on a GPU, in the CPU's kernels. The cache of casted
-weights is not there. The lists are those that torch 2.13 registers for CUDA.
+weights is not there. The lists are those that torch 2.13 registers for CUDA, less what an older one does not;
+and `linalg_matrix_norm`, for which CUDA's autocast asks for a result in fp32, and which refuses half operands
+nevertheless.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ mse_loss margin_ranking_loss multilabel_margin_loss soft_margin_loss triplet_mar
 multi_margin_loss binary_cross_entropy_with_logits dist pdist cdist renorm logsumexp
 upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d
 upsample_trilinear3d upsample_bicubic2d
-prod prod.dim_int softmax.int log_softmax.int cumprod cumsum linalg_vector_norm linalg_matrix_norm
-linalg_matrix_norm.str_ord sum sum.dim_IntList norm.Scalar norm.ScalarOpt_dim
+prod prod.dim_int softmax.int log_softmax.int cumprod cumsum linalg_vector_norm
+sum sum.dim_IntList norm.Scalar norm.ScalarOpt_dim
 """.split()
 _PROMOTE = """
 addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add
@@ -47,14 +49,19 @@ def apply() -> None:
     library = torch.library.Library("aten", "IMPL")
     _library.append(library)
     registered = torch._C._dispatch_get_registrations_for_dispatch_key(_KEY)
-    wanted = {*_LOW, *_FULL, *_PROMOTE, _BANNED}
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    low, full, promote = (
+        [name for name in names if has_kernel(f"aten::{name}", "AutocastCUDA")]
+        for names in (_LOW, _FULL, _PROMOTE)
+    )
+    wanted = {*low, *full, *promote, _BANNED}
     for name in registered:
         short = name.removeprefix("aten::")
         if name.startswith("aten::") and short not in wanted:
             library.impl(
                 short, torch.library.fallthrough_kernel, _KEY, allow_override=True
             )
-    for names, policy in ((_LOW, _low), (_FULL, _full), (_PROMOTE, _promote)):
+    for names, policy in ((low, _low), (full, _full), (promote, _promote)):
         for name in names:
             library.impl(name, _kernel(name, policy), _KEY, allow_override=True)
     library.impl(_BANNED, _banned, _KEY, allow_override=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 import torch.utils.data
+from torch.utils._python_dispatch import TorchDispatchMode
 
 
 def fix(offset: int) -> None:
@@ -41,6 +42,48 @@ def determine() -> None:
     # Filling empty tensors is for finding mistakes, and costs time.
     if hasattr(torch.utils, "deterministic"):
         torch.utils.deterministic.fill_uninitialized_memory = False
+
+
+def draw_alike() -> None:
+    """Have dropout on a GPU drop the same elements in half precision as in fp32.
+
+    Its kernels draw for as many elements at a time as are read at a time, which depends on the dtype, and
+    those of attention are others for each; so the same training would look like another.
+    """
+    _DropoutInFull().__enter__()
+    try:
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+    except ImportError:
+        return  # an old torch
+    inner = torch.nn.functional.scaled_dot_product_attention
+
+    @functools.wraps(inner)
+    def attention(
+        query: Any,
+        key: Any,
+        value: Any,
+        attn_mask: Any = None,
+        dropout_p: float = 0.0,
+        *args: Any,
+        **given: Any,
+    ) -> Any:
+        if not dropout_p:
+            return inner(query, key, value, attn_mask, dropout_p, *args, **given)
+        with sdpa_kernel(SDPBackend.MATH):
+            return inner(query, key, value, attn_mask, dropout_p, *args, **given)
+
+    torch.nn.functional.scaled_dot_product_attention = attention
+
+
+class _DropoutInFull(TorchDispatchMode):
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if func is torch.ops.aten.native_dropout.default and args[2] is not False:
+            tensor, chance = args[:2]
+            kept = torch.rand(tensor.shape, device=tensor.device) >= chance
+            return tensor * kept * (1 / (1 - chance) if chance < 1 else 0.0), kept
+        return func(*args, **(kwargs or {}))
 
 
 def load_data_here(say: Callable[..., None]) -> None:

@@ -115,6 +115,8 @@ class _Run:
         seeds.fix(order["seed"])
         if not timed:
             seeds.determine()
+            if not order["on_cpu"]:
+                seeds.draw_alike()
             seeds.load_data_here(self.log.say)
         if order["standin"]:
             standin.install()
