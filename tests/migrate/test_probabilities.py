@@ -11,6 +11,23 @@ from amp_migrate.api import migrate_paths, migrate_source
 from amp_migrate.core.options import Options
 
 MIGRATED = cases("""\
+=== how alike two distributions are
+class Alike(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.softmax, self.bce = nn.Softmax(dim=1), nn.BCELoss()
+    def forward(self, a, b):
+        n, k = a.size()
+        p, q = self.softmax(a), self.softmax(b)
+        same = torch.bmm(p.view(n, 1, k), q.view(n, k, 1)).squeeze()
+        return self.bce(same, torch.ones_like(same))
+model, criterion = nn.Linear(6, 3).to(device), Alike()
+---
+loss = criterion(model(x), model(x + 1))
+---
+with torch.autocast("cuda", enabled=False):
+            same = torch.bmm(p.view(n, 1, k), q.view(n, k, 1)).squeeze()
+
 === a dict out of a model in a dict of models
 class Head(nn.Module):
     def __init__(self):

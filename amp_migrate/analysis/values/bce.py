@@ -230,9 +230,10 @@ class BceLosses:
                 if isinstance(key, ir.Call):
                     yield from self._stray(key, function, False, stmt)
             return
+        bound = any(expr is target for target in stmt.targets)
         compares = isinstance(expr, ir.Operation) and expr.op in _COMPARISONS
         for child in ir.children(expr):
-            yield from self._stray(child, function, compares, stmt)
+            yield from self._stray(child, function, bound or compares, stmt)
 
     def _stray_in_call(
         self, call: ir.Call, function: str, stmt: ir.Stmt

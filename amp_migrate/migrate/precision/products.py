@@ -15,22 +15,17 @@ from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.catalogue.operations import operations
-from amp_migrate.edit.addresses import steps_to
-from amp_migrate.edit.edits import Island, Upcast
 from amp_migrate.migrate.precision.formulas import difference, squared
-from amp_migrate.migrate.precision.remedies import Found, Remedies
+from amp_migrate.migrate.precision.remedies import Remedies, factors_of
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, parts_of, unpacked
 from amp_migrate.program.link import Program
 
-_PRODUCTS = frozenset("bmm matmul mm".split())
 _SPARSE = operations("sparse")
 _KEEPS = frozenset("contiguous clone detach".split())
 _CHANGES = frozenset("add_ copy_ lerp_ mul_ sub_".split())
 _MATRIX_PRODUCTS = frozenset("spmm bspmm spspmm matmul".split())
 _OF_DGL = ("dgl.sparse", "torch.ops.dgl_sparse")
-_GOES_ON = operations("fp32", "first", "promoted") - operations("promote")
-"""What autocast computes in fp32, or in what it is given."""
 _NO_DIGITS = (
     "a distance is what is left of large products: half precision has too few digits"
 )
@@ -55,64 +50,12 @@ def of_products(
     _raise_moments(remedies, function, stmt)
     found = found or [*_with_matrices_of_dgl(remedies, function, stmt)]
     for product, factors, message in found or _in_sines(program, function, stmt):
-        if factors is None or not _isolate(
-            remedies, forward, function, stmt, product, factors
+        if factors is None or not remedies.isolate(
+            forward, function, stmt, product, factors
         ):
             code = "" if message is _NO_DIGITS else "AMP020"
             return Refusal(code, message, stmt.line)
     return None
-
-
-def _isolate(
-    remedies: Remedies,
-    forward: Forward,
-    function: str,
-    stmt: ir.Stmt,
-    product: ir.Expr,
-    factors: tuple[ir.Expr, ...],
-) -> bool:
-    """Put a statement into an island, and its product's factors into fp32, if that is exact with AMP off
-    and takes nothing else out of autocast."""
-    inside = {id(inner) for inner in ir.walk(product)}
-    rest = [inner for inner in parts_of(stmt) if id(inner) not in inside]
-    if (
-        stmt.kind not in ("assign", "annassign", "return")
-        or any(forward.in_expression(factor, function) for factor in factors)
-        or any(_factors(remedies.program, function, inner) for inner in rest)
-        or not all(_is_same_in_island(inner, product) for inner in rest)
-    ):
-        return False
-    edits: list[Found] = [(function, Island(stmt.path))]
-    tensors = not isinstance(product, ir.Operation) or any(
-        isinstance(inner, ir.Attr) and inner.attr in ("t", "permute", "transpose")
-        for inner in ir.walk(product)
-    )
-    for factor in factors:
-        raised = remedies.raised(function, stmt, factor, tensors)
-        if raised is None:
-            return False
-        edits += raised
-    steps = steps_to(stmt, product) or ()
-    for count in range(len(steps) + 1):
-        # What the product goes into is fp32 now.
-        remedies.edits.pop((function, Upcast(stmt.path, steps[:count])), None)
-    remedies.edits.update(dict.fromkeys(edits))
-    remedies.halves.made_full.add(id(product))
-    return True
-
-
-def _is_same_in_island(expr: ir.Expr, product: ir.Expr) -> bool:
-    """Whether an island computes as autocast would what a product in fp32 goes into: what autocast would
-    put into fp32 is there."""
-    if isinstance(expr, ir.Call):
-        name = ir.method_of(expr) or ir.key_of(expr.func)
-        if name in ("size", "numel", "dim", "len"):
-            return True
-        if name not in _GOES_ON or not isinstance(expr.func, ir.Attr):
-            return False
-    elif not isinstance(expr, ir.Operation) or expr.op != "**":
-        return True
-    return any(inner is product for inner in ir.walk(expr))
 
 
 def _kept(program: Program, function: str, stmt: ir.Stmt) -> Iterator[_Product]:
@@ -120,7 +63,7 @@ def _kept(program: Program, function: str, stmt: ir.Stmt) -> Iterator[_Product]:
     value = stmt.value
     if stmt.kind != "assign" or value is None or len(stmt.targets) != 1:
         return
-    factors = _factors(program, function, value)
+    factors = factors_of(program, function, value)
     if factors is None or not (
         "einsum" in set(ir.words_in(value)) or _turn(program, function, factors[0])
     ):
@@ -154,7 +97,7 @@ def _in_distances(program: Program, function: str, stmt: ir.Stmt) -> Iterator[_P
     """``2 * x @ y.t()``, which is taken from the sums of the squares of ``x`` and ``y``: of a small distance
     between large values, half precision leaves no digits, or a negative number."""
     for product in (inner for expr in stmt.exprs for inner in ir.walk(expr)):
-        factors = _factors(program, function, product)
+        factors = factors_of(program, function, product)
         if factors is None:
             continue
         bases = [_base(program, function, _undoubled(one))[0] for one in factors]
@@ -250,7 +193,7 @@ def _in_sines(program: Program, function: str, stmt: ir.Stmt) -> Iterator[_Produ
     value = stmt.value
     if stmt.kind != "assign" or value is None or len(stmt.targets) != 1:
         return
-    factors = _factors(program, function, value)
+    factors = factors_of(program, function, value)
     if factors is None and isinstance(value, ir.Call) and len(value.args) == 2:
         if program.origin(value.func, function) == "torch.nn.functional.linear":
             factors = value.args[0].value, value.args[1].value
@@ -345,7 +288,7 @@ def _square_in_sum(expr: ir.Expr) -> ir.Expr | None:
 
 def _overflowing(program: Program, function: str, expr: ir.Expr) -> Iterator[_Product]:
     for inner in ir.walk(expr):
-        factors = _factors(program, function, inner)
+        factors = factors_of(program, function, inner)
         if isinstance(inner, ir.Call) and _name(program, function, inner) in _SPARSE:
             message = (
                 "a product of a sparse matrix is not implemented in half precision"
@@ -411,27 +354,6 @@ def _name(program: Program, function: str, call: ir.Call) -> str:
     """What of torch is called, or which method."""
     origin = program.origin(call.func, function)
     return ir.method_of(call) if origin is None else origin.removeprefix("torch.")
-
-
-def _factors(
-    program: Program, function: str, expr: ir.Expr
-) -> tuple[ir.Expr, ir.Expr] | None:
-    if isinstance(expr, ir.Operation) and expr.op == "@":
-        return expr.operands[0], expr.operands[1]
-    if not isinstance(expr, ir.Call) or not isinstance(expr.func, (ir.Attr, ir.Name)):
-        return None
-    values = [arg.value for arg in expr.args]
-    origin = program.origin(expr.func, function)
-    if origin is not None:
-        if origin.removeprefix("torch.") in _PRODUCTS | _SPARSE:
-            return (values[0], values[1]) if len(values) == 2 else None
-        if origin == "torch.einsum" and len(values) == 3:
-            return values[1], values[2]
-        return None
-    if isinstance(expr.func, ir.Attr) and expr.func.attr in _PRODUCTS | _SPARSE:
-        if len(values) == 1:
-            return expr.func.value, values[0]
-    return None
 
 
 def _base(program: Program, function: str, expr: ir.Expr) -> tuple[ir.Expr, bool]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 
 from amp_migrate.analysis.objects.flow import Flow, Made
+from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.modules import Modules
 from amp_migrate.analysis.paths.loops import Blocked, Refusal
 from amp_migrate.analysis.tables import dtype_table
@@ -14,7 +15,7 @@ from amp_migrate.analysis.values.dtypes import Dtypes, Tensors, rebinds
 from amp_migrate.analysis.values.halves import Halves, Statements, is_slice
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
-from amp_migrate.edit.edits import Edit, Upcast, Widen
+from amp_migrate.edit.edits import Edit, Island, Upcast, Widen
 from amp_migrate.edit.precision import HALVES
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, parts_of
@@ -27,6 +28,10 @@ _OF_TENSORS = operations("first", "fp32", "product", "promoted", "turns", "view"
     *"dim is_floating_point numel size type".split()
 }
 """Methods of tensors, which set no attributes of others."""
+
+_PRODUCTS = frozenset("bmm matmul mm".split()) | operations("sparse")
+_GOES_ON = operations("fp32", "first", "promoted") - operations("promote")
+"""What autocast computes in fp32, or in what it is given."""
 
 Found = tuple[str, Edit]
 """A function, and an edit of one of its statements."""
@@ -191,6 +196,43 @@ class Remedies:
         raised = self.raised(at.function, at.stmt, at.expr, tensor, perhaps)
         self.edits.update(dict.fromkeys(raised or ()))
         return raised is not None
+
+    def isolate(
+        self,
+        forward: Forward,
+        function: str,
+        stmt: ir.Stmt,
+        product: ir.Expr,
+        factors: tuple[ir.Expr, ...],
+    ) -> bool:
+        """Put a statement into an island, and its product's factors into fp32, if that is exact with AMP off
+        and takes nothing else out of autocast."""
+        inside = {id(inner) for inner in ir.walk(product)}
+        rest = [inner for inner in parts_of(stmt) if id(inner) not in inside]
+        if (
+            stmt.kind not in ("assign", "annassign", "return")
+            or any(forward.in_expression(factor, function) for factor in factors)
+            or any(factors_of(self.program, function, inner) for inner in rest)
+            or not all(_is_same_in_island(inner, product) for inner in rest)
+        ):
+            return False
+        edits: list[Found] = [(function, Island(stmt.path))]
+        tensors = not isinstance(product, ir.Operation) or any(
+            isinstance(inner, ir.Attr) and inner.attr in ("t", "permute", "transpose")
+            for inner in ir.walk(product)
+        )
+        for factor in factors:
+            raised = self.raised(function, stmt, factor, tensors)
+            if raised is None:
+                return False
+            edits += raised
+        steps = steps_to(stmt, product) or ()
+        for count in range(len(steps) + 1):
+            # What the product goes into is fp32 now.
+            self.edits.pop((function, Upcast(stmt.path, steps[:count])), None)
+        self.edits.update(dict.fromkeys(edits))
+        self.halves.made_full.add(id(product))
+        return True
 
     def free_name(self, function: str, names: list[str], number: int) -> str | None:
         """A name that the file does not have yet, for the ``number``-th such value of a statement."""
@@ -428,3 +470,39 @@ class Planner:
         self.modules = remedies.modules
         self.dtypes = remedies.dtypes
         self.halves = remedies.halves
+
+
+def _is_same_in_island(expr: ir.Expr, product: ir.Expr) -> bool:
+    """Whether an island computes as autocast would what a product in fp32 goes into: what autocast would
+    put into fp32 is there."""
+    if isinstance(expr, ir.Call):
+        name = ir.method_of(expr) or ir.key_of(expr.func)
+        if name in ("size", "numel", "dim", "len"):
+            return True
+        if name not in _GOES_ON or not isinstance(expr.func, ir.Attr):
+            return False
+    elif not isinstance(expr, ir.Operation) or expr.op != "**":
+        return True
+    return any(inner is product for inner in ir.walk(expr))
+
+
+def factors_of(
+    program: Program, function: str, expr: ir.Expr
+) -> tuple[ir.Expr, ir.Expr] | None:
+    """What a product of two matrices is one of."""
+    if isinstance(expr, ir.Operation) and expr.op == "@":
+        return expr.operands[0], expr.operands[1]
+    if not isinstance(expr, ir.Call) or not isinstance(expr.func, (ir.Attr, ir.Name)):
+        return None
+    values = [arg.value for arg in expr.args]
+    origin = program.origin(expr.func, function)
+    if origin is not None:
+        if origin.removeprefix("torch.") in _PRODUCTS:
+            return (values[0], values[1]) if len(values) == 2 else None
+        if origin == "torch.einsum" and len(values) == 3:
+            return values[1], values[2]
+        return None
+    if isinstance(expr.func, ir.Attr) and expr.func.attr in _PRODUCTS:
+        if len(values) == 1:
+            return expr.func.value, values[0]
+    return None

@@ -18,7 +18,13 @@ from amp_migrate.analysis.values.dtypes import rebinds
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import Island, SplitLast
-from amp_migrate.migrate.precision.remedies import Found, Planner, Remedies, Unclear
+from amp_migrate.migrate.precision.remedies import (
+    Found,
+    Planner,
+    Remedies,
+    Unclear,
+    factors_of,
+)
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import parts_of
 
@@ -288,6 +294,15 @@ class Sigmoids(Planner):
             case ir.Operation(op="if", operands=(_, body, orelse)):
                 for branch in (body, orelse):
                     self._squash(at.inner(branch, at.index))
+            case ir.Operation() | ir.Call() if factors := factors_of(
+                self.program, at.function, expr
+            ):
+                # What probabilities are multiplied to is one again.
+                self._squash_terms(at, factors)
+                if not self.halves.is_never_half(at) and not self.remedies.isolate(
+                    self.forward, at.function, at.stmt, expr, factors
+                ):
+                    raise self._lost(at)
             case ir.Operation(op=op, operands=operands) if op in (
                 *ARITHMETIC,
                 "-x",
