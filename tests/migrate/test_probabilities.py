@@ -433,6 +433,41 @@ loss = criterion(model(x), y)
 ---
 output = model[-1](model[:-1](x).float())
 
+=== a model that is wrapped again and again
+import sys
+class Parallel(nn.DataParallel):
+    pass
+class Inner(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l, self.gate = nn.Linear(6, 1), nn.Sigmoid()
+    def forward(self, x):
+        h = self.l(x)
+        size = torch.from_numpy(x.cpu().numpy() ** 2 + 1).to(x.dtype)
+        return h, self.gate(h), size.to(h.device)
+class Loss(nn.Module):
+    def forward(self, h, size, y):
+        total = F.mse_loss(h, y)
+        for j in range(len(y)):
+            wide = y[j][y[j] != -1] + 1
+            total = total + torch.log(wide / size[j][: len(wide)]).mean()
+        return total
+class WithLoss(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model, self.loss = model, Loss()
+    def forward(self, x, y):
+        h, gate, size = self.model(x)
+        return self.loss(h, size, y), gate
+model = Inner().to(device)
+model = WithLoss(model)
+if len(sys.argv) > 5:
+    model = Parallel(model)
+---
+loss, _ = model(x, y)
+---
+loss, _ = model(x, y)
+
 === layers with names
 from collections import OrderedDict
 model = nn.Sequential(OrderedDict([('a', nn.Linear(6, 1)), ('s', nn.Sigmoid())])).to(device)

@@ -232,19 +232,18 @@ class Flow:
         return found
 
     def returned(self, function: str, index: int | None) -> list[Made] | None:
-        """What a function of the program returns, or that element of it."""
+        """What a function of the program returns, or that element of it: nothing where it has no such."""
         facts = self.program.functions[function]
         if facts.is_generator or facts.is_async:
             return None
-        result = []
-        for stmt in ir.statements(facts.body):
-            if stmt.kind != "return":
-                continue
-            if stmt.value is None:
-                return None
-            if not _lacks(stmt.value, index):
-                result.append(Made(stmt.value, function, stmt, index))
-        return result or None
+        returns = [s for s in ir.statements(facts.body) if s.kind == "return"]
+        if not all(stmt.value is not None for stmt in returns) or not returns:
+            return None
+        return [
+            Made(stmt.value, function, stmt, index)
+            for stmt in returns
+            if stmt.value is not None and not _lacks(stmt.value, index)
+        ]
 
 
 def _lacks(expr: ir.Expr, index: int | None) -> bool:

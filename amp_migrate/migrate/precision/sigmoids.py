@@ -215,23 +215,19 @@ class Sigmoids(Planner):
         them is not in sight."""
         program = self.program
         refs = program.resolve(call.func, at.function)
-        within = [ref for ref in refs if ref.name not in WRAPPERS]
-        names = [
-            (
-                ref.name
-                if ref.kind == "function"
-                else (
-                    program.method(ref.name, "forward")
-                    if ref.kind == "instance"
-                    else None
-                )
-            )
-            for ref in within or refs
-        ]
         found: list[Made] = []
-        for name in names:
-            returned = name and self.flow.returned(name, at.index)
-            if not returned:
+        for ref in refs:
+            name: str | None = ref.name
+            if ref.kind == "instance":
+                name = program.method(ref.name, "forward")
+                if not name and program.external_bases(ref.name) & WRAPPERS:
+                    continue
+            elif ref.name in WRAPPERS:
+                continue
+            elif ref.kind != "function":
+                return []
+            returned = self.flow.returned(name, at.index) if name else None
+            if returned is None:
                 return []
             found += returned
         return found
