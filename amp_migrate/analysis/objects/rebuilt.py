@@ -143,15 +143,15 @@ def _may_be(
     ):
         # Layers in a row have no names to be found by.
         return False
-    key = ir.key_of(change.container)
-    if key is not None and key.rsplit(".", 1)[-1] == word:
-        return True
     if change.only_modules and ir.Const(word) in change.values:
         # A child of that name is replaced.
         return True
     found = modules.of(change.container, function)
     if found is not None and all(_makes_module(modules, one) for one in found):
         return any(one.call is made.call for one in found)
+    key = ir.key_of(change.container)
+    if key is not None and key.rsplit(".", 1)[-1] == word:
+        return True
     if modules.program.instance_classes(change.container, function):
         # An instance of a class of the program, which a plain nn.Sequential is not.
         return False
