@@ -20,24 +20,10 @@ class Alike(nn.Module):
         n, k = a.size()
         p, q = self.softmax(a), self.softmax(b)
         same = torch.bmm(p.view(n, 1, k), q.view(n, k, 1)).squeeze()
-        return self.bce(same, torch.ones_like(same)) - entropy(p.mean(0))
-def entropy(p):
-    q = torch.clamp(p, min=1e-8)
-    return -(q * torch.log(q)).sum()
-def collected(x, more=False):
-    probs = [[] for _ in range(1)]
-    out = {"a": model(x)}
-    probs[0].append(F.softmax(out["a"], dim=1).mean(0))
-    found = [{"p": p} for p in [torch.stack(p).sum(0).cpu() for p in probs]]
-    return (found, x) if more else found
-@torch.no_grad()
-def told(found):
-    for one in found:
-        print(entropy(one["p"]).item())
+        return self.bce(same, torch.ones_like(same))
 model, criterion = nn.Linear(6, 3).to(device), Alike()
 ---
 loss = criterion(model(x), model(x + 1))
-told(collected(x))
 ---
 with torch.autocast("cuda", enabled=False):
             same = torch.bmm(p.view(n, 1, k), q.view(n, k, 1)).squeeze()

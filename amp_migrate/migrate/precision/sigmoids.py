@@ -123,7 +123,7 @@ class Sigmoids(Planner):
                     pending += self.flow.made(one) or ()
                     continue
                 case ir.Name() | ir.Attr():
-                    made = self.flow.made(one) or self._handed_out(one)
+                    made = self.flow.made(one)
                     if unseen and (rebinds(one) or not made):
                         if not (self._is_harmless(one) or is_setting(one)):
                             return True
