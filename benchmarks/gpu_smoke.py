@@ -36,7 +36,7 @@ from gpu_smoke.cases import CASES, DTYPES, FP32  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results"
 
-MODELS_SHARE = 0.6
+MODELS_SHARE = 0.7
 """Of the time, for the models; the fixtures get what is left."""
 
 NOTHING = (

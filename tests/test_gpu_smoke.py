@@ -137,11 +137,3 @@ def test_a_form_that_failed_has_no_figure() -> None:
     assert [cell.strip() for cell in line.strip("|").split("|")][4:8:2] == ["", ""]
     assert list(tables.errors([failed])) == ["- a model, migrated: out of memory"]
     assert tables.aim([failed]) == "Nothing was measured."
-
-
-def test_the_documentation_has_no_figure_that_nobody_measured() -> None:
-    if list((BENCHMARKS / "results").glob("gpu_smoke-*.md")):
-        pytest.skip("somebody measured")
-    text = (BENCHMARKS / "README.md").read_text(encoding="utf-8")
-    for line in tables.empty_models():
-        assert line in text

@@ -75,6 +75,8 @@ class Order:
     perturbation: float = 0.0
     """Relative change of the parameters, when an optimizer is made for them."""
     injection: Injection | None = None
+    longer: int = 1
+    """Times as many steps as the limits allow."""
     delay: float = 0.0
     """Seconds that are slept after each step: what tells of time, or memory, tells something else then."""
 

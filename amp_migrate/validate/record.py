@@ -54,6 +54,12 @@ class Record:
         where = f" ({place(exit_)})" if "path" in exit_ else ""
         return " ".join(str(exit_["error"]).split()) + where
 
+    @property
+    def error(self) -> str | None:
+        """What the script raised, wherever that was; None where it did not fail by itself."""
+        exit_ = self.last("exit")
+        return str(exit_["error"]) if exit_.get("how") == "failed" else None
+
     @cached_property
     def events(self) -> list[Line]:
         """Losses and steps, in order."""

@@ -225,7 +225,7 @@ class Runner:
                 "module": program.entry.module,
                 "paths": self.paths,
             },
-            "steps": self.limits.steps,
+            "steps": self.limits.steps * order.longer,
             "threads": self.limits.threads,
             "on_cpu": self.on_cpu,
             "confined": self.confined,

@@ -146,7 +146,7 @@ def patch() -> None:
 
 
 def main(job_file: str, out_file: str) -> None:
-    """All forms, several rounds of them: what changes with time meets all alike."""
+    """All forms, several rounds of them, to and fro: what changes with time meets all alike."""
     job = json.loads(Path(job_file).read_text(encoding="utf-8"))
     with Path(out_file).open("a", encoding="utf-8") as out:
 
@@ -156,8 +156,8 @@ def main(job_file: str, out_file: str) -> None:
 
         say(machine())
         patch()
-        for _ in range(job["rounds"]):
-            for form in job["forms"]:
+        for number in range(job["rounds"]):
+            for form in job["forms"][:: -1 if number % 2 else 1]:
                 say(timed(form, job))
 
 

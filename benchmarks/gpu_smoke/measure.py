@@ -28,7 +28,7 @@ class Effort:
     """After warm-up, of one round of one form."""
 
 
-REAL = Effort(warm_up=10, iterations=30, rounds=2, seconds=3.0)
+REAL = Effort(warm_up=10, iterations=20, rounds=2, seconds=3.0)
 TINY = Effort(warm_up=1, iterations=2, rounds=1, seconds=60.0)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from amp_migrate.validate.verdict import Level, Verdict
-from gpu_smoke.cases import CASES, DTYPES, FP32, Case
+from gpu_smoke.cases import DTYPES, FP32, Case
 from gpu_smoke.measure import Timing
 
 AIM = 0.98
@@ -72,18 +72,6 @@ def models(rows: Sequence[Row]) -> Iterator[str]:
                 row.case.published if row.dtype == "fp16" and not row.tf32 else "",
             ]
         )
-
-
-def empty_models() -> Iterator[str]:
-    """The same with no figure in it."""
-    yield from models(
-        [
-            Row(case, tf32, dtype, {})
-            for case in CASES
-            for tf32 in (False, True)
-            for dtype in DTYPES
-        ]
-    )
 
 
 def aim(rows: Sequence[Row]) -> str:

@@ -234,3 +234,18 @@ def test_an_error_that_the_end_of_a_run_causes_is_none(verdict: Any) -> None:
         before={"train.py": wrapped(PLAIN)},
     )
     assert (code, found["outcome"]) == (0, "proven"), found["reason"]
+
+
+def test_what_the_original_would_meet_later_is_no_fault_of_the_rewrite(
+    verdict: Any,
+) -> None:
+    # At the default scale some steps are skipped, and the script comes to its end.
+    plain = PLAIN.replace(
+        "cross_entropy(model(x), y)", "cross_entropy(model(x), y) * 100"
+    )
+    plain = plain.replace("range(6)", "range(9)").replace("lr=0.1", "lr=1e-6")
+    plain += 'open("no/such/folder", "w")\n'
+    code, found = verdict({"train.py": plain}, "--steps", "8")
+    assert code == 2
+    assert found["outcome"] == "not judged"
+    assert "so does the original where it runs for longer" in found["reason"]
