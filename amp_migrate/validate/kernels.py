@@ -21,7 +21,7 @@ NO_PRODUCT = ""
 
 # Beside products: copies, sums of partial results, biases, and what merely has "conv" in its name.
 _BESIDE = re.compile(
-    r"splitK_?reduce|elementwise|elemwise|pointwise|softmax|nchwToNhwc|nhwcToNchw|convertTensor"
+    r"splitK_?reduce|ReduceSplitK|init_device_workspace|elementwise|elemwise|pointwise|softmax|nchwToNhwc|nhwcToNchw|convertTensor"
     r"|addBias|_init\b|\bbn_|batch_?norm|layer_?norm|memcpy|memset|triton_(?!tem_)|\bpermut"
     r"|\btranspose|flash_bwd_(?:dot_do_o|convert_dq)|unrolled|vectorized",
     re.IGNORECASE,
@@ -29,7 +29,7 @@ _BESIDE = re.compile(
 
 _NOT = re.compile(
     # Says so: single-precision multiply-add, no matrix instruction.
-    r"_simt_|_ffma|\bsimt_|OpClassSimt"
+    r"_simt_|_ffma|\bsimt_|OpClassSimt|MmaSimt"
     # The classic kernels of cuBLAS and cuDNN, in fp32 and with fp16 operands.
     r"|(?<![a-z])(?:[sdcz]gemm|gcgemm|hgemm)"
     r"|scudnn|hcudnn|convolve_[shd]gemm"
@@ -40,7 +40,7 @@ _NOT = re.compile(
 _YES = re.compile(
     # Sizes of the matrices of one instruction, with the letter of its accumulator.
     r"(?<![a-z0-9])[hsdicb](?:884|1688|8816|16816|16832|16864|161616)"
-    r"|hmma|_HMMA|imma_|wgmma|[a-z]Gmma|(?<![a-z])wmma|tensorop|OpClassTensorOp|_tensor\d+x\d+x\d+|tcgen05|umma|utcmma"
+    r"|hmma|_HMMA|imma_|wgmma|[a-z]Gmma|(?<![a-z])wmma|tensorop|OpClassTensorOp|MmaTensorOp|_tensor\d+x\d+x\d+|tcgen05|umma|utcmma"
     r"|nvjet|warpgroupsize"
     # xmma: the types of the operands, where Tensor Cores are the only unit for them.
     r"|xmma_(?:\w+?_)?(?:gemm|conv)\w*?_(?:tf32|f16f16|bf16bf16|bf16f16|f8f8|e4m3|e5m2|i8i8)"
