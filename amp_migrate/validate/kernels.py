@@ -27,6 +27,9 @@ _BESIDE = re.compile(
     re.IGNORECASE,
 )
 
+_WRAPPER = re.compile(r"^void cutlass\w*::(?:Kernel2?|device_kernel)<")
+"""In front of the name that CUTLASS has for a kernel."""
+
 _NOT = re.compile(
     # Says so: single-precision multiply-add, no matrix instruction.
     r"_simt_|_ffma|\bsimt_|OpClassSimt|MmaSimt"
@@ -87,7 +90,7 @@ def classify(name: str) -> str:
     tells.
     """
     if _BESIDE.search(
-        name.partition("<")[0]
+        _WRAPPER.sub("", name).partition("<")[0]
     ):  # its own name, not its template's arguments
         return NO_PRODUCT
     if _NOT.search(name):
