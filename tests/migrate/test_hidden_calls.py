@@ -387,3 +387,16 @@ def check(loss):
 def test_an_error_of_ones_own_runs_no_callback() -> None:
     source = RAISES + LOOP.replace("CALL", "check(loss)")
     assert "unscale_" not in migrated(source)
+
+
+def test_a_pipe_sends_parameters_without_their_gradients() -> None:
+    sent = f"from multiprocessing import Pipe\nhere, there = Pipe()\n{LOOP}"
+    box = (
+        f"class Box:\n    def send(self, model):\n        {CLIP}\nhere = Box()\n{LOOP}"
+    )
+    for source, call, reads in (
+        (sent, "here.send(model)", False),
+        (sent, "here.watch(model)", True),
+        (box, "here.send(model)", True),
+    ):
+        assert ("unscale_" in migrated(source.replace("CALL", call))) is reads

@@ -18,6 +18,8 @@ _BOUNDS = re.compile(r"(?i)clip|clamp|norm")
 _HARMLESS = ("torch.", "torchvision.", "numpy.", "builtins.", "tqdm.")
 _FUNCTION = re.compile(r"torch\.(nn\.functional\.)?[a-z]\w*")
 _BOOKKEEPING = vocabulary.TENSOR_BOOKKEEPING | vocabulary.MODULE_BOOKKEEPING
+_SENDS = frozenset("put put_nowait send".split())
+"""Methods of queues and pipes, which pickle what they are given: a parameter goes without its gradient."""
 _PARAMETERS = ("parameters", "named_parameters", "param_groups")
 _MOST_NAMES = 3
 
@@ -76,6 +78,8 @@ def _methods_of(expr: ir.Expr) -> list[str]:
 def is_harmless(program: Program, call: ir.Call, function: str) -> bool:
     """Whether a call is known to leave gradients alone: of a library, or for bookkeeping."""
     if called(call) in _BOOKKEEPING or _is_of_tensor(program, call, function):
+        return True
+    if called(call) in _SENDS and not program.resolve(call.func, function):
         return True
     origins = _origins(program, call, function)
     return bool(origins) and all(
