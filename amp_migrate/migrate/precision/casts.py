@@ -33,6 +33,17 @@ _MAY_BE_NUMBERS = ("weight", "other")
 _NEVER = (10**6, 0)
 
 
+def is_matrix_norm(origin: str, call: ir.Call) -> bool:
+    """Whether `torch.linalg.norm` is asked for a norm of all of a tensor, which that of a matrix refuses half
+    operands for; of a vector it does not."""
+    asked = call.argument(1, "ord")
+    return (
+        origin == "torch.linalg.norm"
+        and asked not in (None, ir.Const(None))
+        and call.argument(2, "dim") in (None, ir.Const(None))
+    )
+
+
 class Casts(Planner):
     """Plans the casts of one program's operands."""
 
@@ -56,7 +67,7 @@ class Casts(Planner):
     def _operands(self, function: str, call: ir.Call) -> Iterator[ir.Expr]:
         origin = self.program.origin(call.func, function)
         if origin is not None:
-            if dtype_table.FP32_ONLY.fullmatch(origin):
+            if dtype_table.FP32_ONLY.fullmatch(origin) or is_matrix_norm(origin, call):
                 count = 2 if origin.endswith(("solve", "MultivariateNormal")) else 1
                 yield from (arg.value for arg in call.args[:count] if not arg.star)
         elif isinstance(call.func, ir.Attr) and call.func.attr in operations("wide"):

@@ -17,7 +17,7 @@ from amp_migrate.catalogue.operations import operations, rows, since
 from amp_migrate.core.options import Options
 from amp_migrate.edit.edits import Edit
 from amp_migrate.migrate.precision.arrays import Arrays
-from amp_migrate.migrate.precision.casts import Casts
+from amp_migrate.migrate.precision.casts import Casts, is_matrix_norm
 from amp_migrate.migrate.precision.constants import Constants
 from amp_migrate.migrate.precision.entering import Span
 from amp_migrate.migrate.precision.formulas import Formulas
@@ -439,7 +439,7 @@ class Hazards:
             message = f"before torch {_shown(since()[older])}, autocast leaves {older}() in half precision"
             return Refusal("AMP009", message, call.line)
         for name in names:
-            if dtype_table.RAISES.fullmatch(name):
+            if dtype_table.RAISES.fullmatch(name) or is_matrix_norm(name, call):
                 short = name.rsplit(".", 1)[-1]
                 return Refusal(
                     "AMP020",
