@@ -213,12 +213,28 @@ class Program(Names):
             lambda: [
                 (class_name, definition)
                 for holder, definition in self.attribute_targets.get(attr, ())
-                for class_name in self.instance_classes(holder, definition.function)
+                for class_name in self._set_on(holder, definition.function)
             ]
         )
         if whole:
             self._attributes[attr] = found
         return found
+
+    def _set_on(self, holder: ir.Expr, function: str) -> frozenset[str]:
+        """The classes of which an object, or all, is given an attribute."""
+        found = self.instance_classes(holder, function)
+        return found or self.set_on_class(holder, function)
+
+    def set_on_class(self, holder: ir.Expr, function: str) -> frozenset[str]:
+        """The classes that are given an attribute for all of their objects: ``Trainer.criterion = ...``,
+        ``type(self).criterion = ...``."""
+        match holder:
+            case ir.Attr(value=of, attr="__class__"):
+                return self.instance_classes(of, function)
+            case ir.Call(func=ir.Name(id="type"), args=(ir.Arg(value=of),)):
+                return self.instance_classes(of, function)
+        refs = self.resolve(holder, function)
+        return frozenset(ref.name for ref in refs if ref.kind == "class")
 
     def _set_by_name(self, attr: str) -> list[Definition]:
         """The variables that become an attribute of an object of which nothing is known."""

@@ -520,10 +520,7 @@ class Optimizers:
             (definition.function, definition.stmt.line)
             for holder, definition in program.attribute_targets.get(slot.name, ())
             if not isinstance(definition.value, ir.Const)
-            if any(
-                ref.kind == "class" and ref.name in family
-                for ref in program.resolve(holder, definition.function)
-            )
+            if program.set_on_class(holder, definition.function) & family
         ]
         for function, line in places[:1]:
             name = program.classes[slot.owner].name
