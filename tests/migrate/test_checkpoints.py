@@ -133,7 +133,36 @@ def checked(load: str, save: str) -> None:
     assert again.output == OPENING + after
 
 
+COUNTED = (
+    """\
+ states = torch.load("c.pt")
+ ASKED
+ opt.load_state_dict(states["opt"])
++if scaler.is_enabled() and states["opt"].get("scaler"):
++    scaler.load_state_dict(states["opt"]["scaler"])
+""",
+    """\
+ both = {
+-    "opt": opt.state_dict(),
++    "opt": {**opt.state_dict(), "scaler": scaler.state_dict()},
+     "net": model.state_dict(),
+ }
+ torch.save(both, "c.pt")
+""",
+)
 INSIDE = {
+    "a dict that is counted": (
+        COUNTED[0].replace("ASKED", "assert len(states) == 2"),
+        COUNTED[1],
+    ),
+    "a dict that is compared": (
+        COUNTED[0].replace("ASKED", 'assert set(states) == {"net", "opt"}'),
+        COUNTED[1],
+    ),
+    "a dict that is gone through": (
+        COUNTED[0].replace("ASKED", "for key in states: print(parts[key])"),
+        COUNTED[1],
+    ),
     "a file of its own": (LOAD, SAVE),
     "its name is found elsewhere": (
         LOAD.replace('"opt.pt"', 'paths["o"]'),

@@ -19,6 +19,7 @@ from amp_migrate.program.bindings import parts_of
 from amp_migrate.program.link import Program
 
 _WORDS = ("scaler", "grad_scaler", "amp_scaler", "loss_scaler")
+_LOOKS = frozenset("len set list tuple sorted next iter zip enumerate".split())
 _OWN_STATES = ("state_dict", "load_state_dict", "__setstate__")
 
 
@@ -59,7 +60,8 @@ def plan_checkpoints(
 def _beside(
     program: Program, travel: Travel, states: States, calls: list[_StateCall]
 ) -> list[Placed] | None:
-    """The edits for entries beside the optimizer's; None where something else than a dict holds that."""
+    """The edits for entries beside the optimizer's; None where something else than a dict holds that, or all
+    that the dict has is looked at."""
     places: list[_StateCall] = []
     for function, stmt, call, held, slot in calls:
         if _loads(call):
@@ -70,6 +72,11 @@ def _beside(
             if not one.sure:
                 return None
             places.append((function, one.stmt, one.use[-1], held, slot))
+    looked = [(function, stmt, state) for function, stmt, state, *_ in places]
+    # Also `parts[key].load_state_dict(checkpoint[key])`, of which it is not known what it loads.
+    looked += program.calls_named("load_state_dict")
+    if any(_is_looked_through(program, *one) for one in looked):
+        return None
     keys = _Keys(program, travel, places)
     edits: dict[Placed, None] = {}
     for function, stmt, state, held, slot in places:
@@ -84,6 +91,44 @@ def _beside(
         if not any(_is_same(edit, function, *other) for other in edits):
             edits[ir.file_of(function), edit] = None
     return list(edits)
+
+
+def _is_looked_through(
+    program: Program, function: str, stmt: ir.Stmt, state: ir.Expr
+) -> bool:
+    """Whether a function asks the dict for all that it has, or how much: ``assert len(checkpoint) == 2``,
+    ``for key in checkpoint``."""
+    given = state.argument(0, "state_dict") if isinstance(state, ir.Call) else None
+    dicts = [
+        one.value if isinstance(one, ir.Item) else one
+        for one in (given, *stmt.targets)
+        if isinstance(one, ir.Item) or (one is not None and one is not given)
+    ]
+    for other in program.statements(function) if dicts else ():
+        for inner in parts_of(other):
+            match inner:
+                case ir.Comprehension(iterables=asked):
+                    pass
+                case ir.Operation(op="==" | "!=", operands=asked):
+                    pass
+                case ir.Call(func=ir.Name(id=name), args=args) if name in _LOOKS:
+                    asked = tuple(arg.value for arg in args)
+                case _:
+                    asked = ()
+            if not {*asked, *map(_whole, asked)}.isdisjoint(dicts):
+                return True
+        if other.kind == "for" and other.value is not None:
+            if other.value in dicts or _whole(other.value) in dicts:
+                return True
+    return False
+
+
+def _whole(expr: ir.Expr) -> ir.Expr | None:
+    """``state`` of ``state.items()``"""
+    match expr:
+        case ir.Call(func=ir.Attr(value=value, attr="items" | "keys" | "values")):
+            return value
+    return None
 
 
 def unsaved(
