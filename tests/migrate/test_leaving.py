@@ -127,6 +127,30 @@ CASES = """\
 +    print(torch.pow(h.float(), 2).max().item(), torch.sum(h.detach().float()).item())
      last = loss.detach() if last is None else 0.9 * last + 0.1 * loss.detach()
  print(float(seen) > 0, area > 0)
+=== sums of lists in a dict
+ kept = {"h": [], "none": []}
+ STEP
+-    kept["h"].append(h.detach())
++    kept["h"].append(h.detach().float())
+ means = {key: sum(rows) / len(rows) for key, rows in kept.items() if rows}
+ print(sorted(means))
+=== a meter that is asked later
+ class Meter:
+     def __init__(self):
+         self.total, self.count = 0.0, 0
+     def update(self, value):
+-        self.total += value
++        self.total += value.float()
+         self.count += 1
+ meter = Meter()
+ STEP
+     meter.update(h.detach().mean())
+ print(float(meter.total) < 99)
+=== a sum under a lambda's weight
+ turned = lambda rows, by=torch.eye(8, device=device): rows @ by
+ STEP
+-    turned(h.detach())
++    turned(h.detach().float())
 === in a list by another name for its method
  kept, more = [], []
  add = kept.append

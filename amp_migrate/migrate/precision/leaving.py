@@ -29,6 +29,8 @@ from amp_migrate.migrate.regions.regions import Regions, Run
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, each_call, parts_of, unpacked
 
+_SUMS = {"builtins.sum": 0, "functools.reduce": 1}
+"""What adds up elements, and where these are given."""
 _SAYS = "a value that leaves a region in half precision is used outside of it by"
 
 _PARAMETERS = (
@@ -130,8 +132,8 @@ class Leaving:
     def _judge_sum(self, function: str, stmt: ir.Stmt) -> None:
         """A running sum of half values, which would end where half precision does, is one of fp32."""
         match stmt:
-            case ir.Stmt(kind="assign", targets=(target,)) if self._is_in_loop(
-                function, stmt
+            case ir.Stmt(kind="assign", targets=(target,)) if self._comes_again(
+                function, stmt, target
             ):
                 for inner in parts_of(stmt):
                     match inner:
@@ -145,17 +147,28 @@ class Leaving:
                 trace = self._trace(function, stmt, target)
                 if trace.off in ("number", "none"):
                     self._widened(function, stmt, added)
-                elif (
-                    trace.half
-                    and self._trace(function, stmt, added).half
-                    and self._is_in_loop(function, stmt)
+                elif self._trace(function, stmt, added).half and self._comes_again(
+                    function, stmt, target
                 ):
-                    # It keeps the dtype with which it began.
                     held = target.value if isinstance(target, ir.Item) else target
                     flow, at = self.remedies.flow, Made(held, function, stmt)
-                    for made in (*(flow.made(at) or ()), *flow.put_into(at)):
-                        if made.stmt.kind == "assign" and made.index is None:
-                            self._widened(made.function, made.stmt, made.expr)
+                    begun = [
+                        made
+                        for made in (*(flow.made(at) or ()), *flow.put_into(at))
+                        if made.stmt.kind == "assign" and made.index is None
+                    ]
+                    if any(_is_zero(made.expr) for made in begun):
+                        self._widened(function, stmt, added)
+                    for made in begun if trace.half else ():
+                        # It keeps the dtype with which it began.
+                        self._widened(*_place(made))
+
+    def _comes_again(self, function: str, stmt: ir.Stmt, target: ir.Expr) -> bool:
+        """Whether a statement runs again with what it gave a variable, or an attribute."""
+        return self._is_in_loop(function, stmt) or not (
+            isinstance(target, ir.Name)
+            and self.program.owner(target.id, function) == function
+        )
 
     def _is_in_loop(self, function: str, stmt: ir.Stmt) -> bool:
         around = self.program.control(function).around(stmt.path)
@@ -247,12 +260,13 @@ class Leaving:
         if origin is None and _is_array(call):
             assert isinstance(func, ir.Attr)
             values = [func.value]
-        if origin == "builtins.sum" and values:
-            match values[0]:
+        if origin in _SUMS and len(values) > (at := _SUMS[origin]):
+            match values[at]:
                 case ir.Comprehension(elements=(element,)):
                     self._widened(function, stmt, element)
+                    self._widen_elements(function, stmt, element)
                 case _:
-                    self._widen_elements(function, values[0])
+                    self._widen_elements(function, stmt, values[at])
             return None
         if (origin or "").startswith("numpy.") or _is_array(call):
             return self._of_arrays(function, stmt, call, values)
@@ -340,7 +354,7 @@ class Leaving:
             if not self._trace(function, stmt, value).half:
                 continue
             # np.concatenate(kept), after kept.append(h.cpu())
-            self._widen_elements(function, value)
+            self._widen_elements(function, stmt, value)
             sure = _is_array(call) or _is_on_device(value)
             made = any(_is_array(one) for one in ir.calls_in(value))
             if made or not sure or self._is_ranked(function, stmt, value):
@@ -352,10 +366,38 @@ class Leaving:
                 return found
         return None
 
-    def _widen_elements(self, function: str, held: ir.Expr) -> None:
-        """Put into a list in fp32 what is a half tensor for sure."""
-        for put in self.remedies.flow.contents.put_into(held, function):
-            self._widened(put.function, put.stmt, put.value)
+    def _widen_elements(self, function: str, stmt: ir.Stmt, held: ir.Expr) -> None:
+        """Put into a list, or all of which it is one, in fp32 what is a half tensor for sure."""
+        for whole in self._wholes(function, stmt, held):
+            for put in self.remedies.flow.contents.put_into(whole, function):
+                self._widened(put.function, put.stmt, put.value)
+
+    def _wholes(self, function: str, stmt: ir.Stmt, held: ir.Expr) -> Iterator[ir.Expr]:
+        """A collection, and those of which it is a part: ``v`` and ``rows`` of ``for k, v in
+        rows.items()``."""
+        pending = [held]
+        for one in pending:
+            match one:
+                case ir.Item(value=whole):
+                    pending.append(whole)
+                case ir.Call(func=ir.Attr(value=whole, attr="items" | "values")):
+                    pending.append(whole)
+                case ir.Name(id=name):
+                    drawn = [
+                        (part.targets, part.iterables)
+                        for part in parts_of(stmt)
+                        if isinstance(part, ir.Comprehension)
+                    ] + [
+                        (made.stmt.targets, (made.stmt.value,))
+                        for made in self.program.defined(name, function)
+                        if made.stmt.kind == "for" and made.stmt.value is not None
+                    ]
+                    for targets, iterables in drawn:
+                        if any(one in ir.walk(target) for target in targets):
+                            pending += (i for i in iterables if i not in pending)
+                    yield one
+                case _:
+                    yield one
 
     def _is_ranked(self, function: str, stmt: ir.Stmt, value: ir.Expr) -> bool:
         """Whether a statement asks for places in it, such as that of the largest."""
@@ -653,6 +695,18 @@ def _is_on_device(value: ir.Expr) -> bool:
 
 def _is_array(call: ir.Call) -> bool:
     return isinstance(call.func, ir.Attr) and call.func.attr == "numpy"
+
+
+def _is_zero(expr: ir.Expr) -> bool:
+    """Whether a sum begins with it, or what it is a part of: ``0``, ``defaultdict(float)``."""
+    return isinstance(expr, ir.Const) or (
+        isinstance(expr, ir.Call)
+        and ir.last_of(expr.func) in ("defaultdict", "Counter")
+    )
+
+
+def _place(made: Made) -> tuple[str, ir.Stmt, ir.Expr]:
+    return made.function, made.stmt, made.expr
 
 
 def _choices(expr: ir.Expr) -> tuple[ir.Expr, ...]:
