@@ -245,12 +245,18 @@ class Leaving:
             found = self._of_torch(function, stmt, name, values, known, call)
             if found is not None:
                 return found
-        plain = any(self._trace(function, stmt, v) == FULL for v in values)
-        if self._is_wanting_lambda(func, function, stmt, plain):
-            if any(self._element(function, stmt, one).half for one in spread):
-                return f"{_SAYS} a lambda"
+        if lambdas := self._lambdas(func, function, stmt):
             halves = [v for v in values if self._trace(function, stmt, v).half]
-            return self._helped(function, stmt, halves, [], False, "a lambda")
+            plain = any(self._trace(function, stmt, v) == FULL for v in values)
+            met = [self._multiplied(*one, plain) for one in lambdas]
+            wants = any(self._wants_in_lambda(one, where) for one, where, _ in lambdas)
+            if any("half" in kinds and len(kinds) > 1 for kinds in met) or (
+                (wants or any("fp32" in kinds for kinds in met))
+                and any(self._element(function, stmt, one).half for one in spread)
+            ):
+                return f"{_SAYS} a lambda"
+            if wants or any("fp32" in kinds for kinds in met):
+                return self._helped(function, stmt, halves, [], False, "a lambda")
         if origin is None and self._wants_fp32(func, function):
             halves = [v for v in values if self._trace(function, stmt, v).half]
             sure = self._takes_tensor(func, function)
@@ -406,31 +412,33 @@ class Leaving:
             for call in calls_of(stmt)
         )
 
-    def _is_wanting_lambda(
-        self, func: ir.Expr, function: str, stmt: ir.Stmt, plain: bool
-    ) -> bool:
-        """Whether a lambda is called that makes an array, or computes what wants fp32; ``plain``: it is given
-        some that is."""
+    def _lambdas(
+        self, func: ir.Expr, function: str, stmt: ir.Stmt
+    ) -> list[tuple[ir.Deferred, str, ir.Stmt]]:
+        """The lambdas that are called, and where they stand."""
         called = self.program.noted(Called).held(func, function, stmt)
-        return any(
-            isinstance(one, ir.Deferred)
-            and (
-                any(
-                    _is_array(call)
-                    or self._lacks_half(
-                        ir.method_of(call) or "", self.program.origin(call.func, where)
-                    )
-                    for call in ir.calls_in(one.body)
-                )
-                or self._multiplies_fp32(one, where, made or stmt, plain)
-            )
+        return [
+            (one, where, made or stmt)
             for one, where, made in [*called, (func, function, stmt)]
+            if isinstance(one, ir.Deferred)
+        ]
+
+    def _wants_in_lambda(self, one: ir.Deferred, where: str) -> bool:
+        """Whether a lambda makes an array, or computes what wants fp32."""
+        return any(
+            _is_array(call)
+            or self._lacks_half(
+                ir.method_of(call) or "", self.program.origin(call.func, where)
+            )
+            for call in ir.calls_in(one.body)
         )
 
-    def _multiplies_fp32(
+    def _multiplied(
         self, one: ir.Deferred, where: str, stmt: ir.Stmt, plain: bool
-    ) -> bool:
-        """Whether a lambda multiplies what it is given by what is fp32: ``lambda h: h @ weight``."""
+    ) -> set[str]:
+        """What a lambda multiplies, as far as it is no half value that it is given: "fp32", or "half" that it
+        finds: ``lambda h: h @ weight``. ``plain``: it is given some that is fp32."""
+        found = set()
         for part in ir.walk(one.body):
             match part:
                 case ir.Operation(op="@", operands=operands):
@@ -441,11 +449,14 @@ class Leaving:
                     continue
             for inner in chain.from_iterable(map(_choices, operands)):
                 if isinstance(inner, ir.Name) and inner.id in one.params:
-                    if plain:
-                        return True
-                elif self._trace(where, stmt, inner)._replace(scalar=False) == FULL:
-                    return True
-        return False
+                    found |= {"fp32"} if plain else set()
+                    continue
+                trace = self._trace(where, stmt, inner)
+                if trace.half:
+                    found.add("half")
+                elif trace._replace(scalar=False) == FULL:
+                    found.add("fp32")
+        return found
 
     @staticmethod
     def _lacks_half(name: str, origin: str | None) -> bool:
