@@ -877,7 +877,36 @@ class Program(Names):
                     if method is not None:
                         found.append(method)
                         break
+        for one in [*found] if self._dispatched else ():
+            found += self._dispatched.get(self.functions[one].name, ())
         return tuple(dict.fromkeys(found))
+
+    @cached_property
+    def _dispatched(self) -> dict[str, list[str]]:
+        """By the name of a function of ``functools.singledispatch``, those that are registered for it."""
+        kinds = {f"functools.singledispatch{kind}" for kind in ("", "method")}
+        names = {
+            function.name
+            for function in self.functions.values()
+            for decorator in function.decorators
+            if self.origin(decorator, function.parent or function.qualname) in kinds
+        }
+        found: dict[str, list[str]] = defaultdict(list)
+        for function in self.functions.values() if names else ():
+            for decorator in function.decorators:
+                func = decorator.func if isinstance(decorator, ir.Call) else decorator
+                match func:
+                    case ir.Attr(value=value, attr="register"):
+                        found[ir.last_of(value) or ""].append(function.qualname)
+        for qualname, _, call in self.calls_named("register") if names else ():
+            for arg in call.args[1:]:
+                if isinstance(call.func, ir.Attr):
+                    found[ir.last_of(call.func.value) or ""] += (
+                        ref.name
+                        for ref in self.resolve(arg.value, qualname)
+                        if ref.kind == "function"
+                    )
+        return {name: found[name] for name in names}
 
     @cached_property
     def call_sites(self) -> dict[str, list[CallSite]]:

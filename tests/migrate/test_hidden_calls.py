@@ -93,6 +93,12 @@ for i, (x, y) in enumerate(data):
 """
 
 MIGRATED = {
+    "one of several by the type": "import functools\n@functools.singledispatch\n"
+    "def clip(of):\n    pass\n@clip.register(nn.Module)\n"
+    f"def _(of):\n    {CLIP}\n" + LOOP.replace("CALL", "clip(model)"),
+    "one that is registered otherwise": "import functools\n@functools.singledispatch\n"
+    f"def clip(of):\n    pass\ndef run(of):\n    {CLIP}\nclip.register(nn.Module, run)\n"
+    + LOOP.replace("CALL", "clip(model)"),
     "a method of an unknown object": TRAINER.replace("CALL", "hook.before_step(self)"),
     "a method by its name": TRAINER.replace("CALL", "getattr(hook, name)(self)"),
     "a method that was asked for": TRAINER.replace(
@@ -400,3 +406,20 @@ def test_a_pipe_sends_parameters_without_their_gradients() -> None:
         (box, "here.send(model)", True),
     ):
         assert ("unscale_" in migrated(source.replace("CALL", call))) is reads
+
+
+def test_a_generator_that_is_sent_what_it_computes_with() -> None:
+    body = """\
+def losses():
+    found = None
+    while True:
+        out, y = yield found
+        found = F.binary_cross_entropy(torch.sigmoid(out), (y > 0).float())
+judge = losses()
+next(judge)
+""" + LOOP.replace("    CALL\n", "").replace(
+        "criterion(model(x), y)", "judge.send((model(x), y[:, None].expand(4, 3)))"
+    )
+    output = migrated(body)
+    assert 'torch.autocast("cuda", enabled=False)' in output
+    assert check_off(HEAD + body, HEAD + output) == []

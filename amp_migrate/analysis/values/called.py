@@ -95,6 +95,7 @@ class Called:
                 for ref in program.resolve(expr, where):
                     if ref.kind == "function":
                         yield ref.name
+            yield from self._advanced(call, function, stmt)
             yield from self._by_name(call.func, function)
             yield from (site.callee for site in self.sites_of(call, function, stmt))
             for arg in call.args:
@@ -107,6 +108,19 @@ class Called:
                     for ref in program.resolve(inner, function):
                         if ref.kind == "function":
                             yield ref.name
+
+    def _advanced(self, call: ir.Call, function: str, stmt: ir.Stmt) -> Iterator[str]:
+        """The generators that a call lets go on: ``next(losses)``, ``losses.send(h)``."""
+        match call:
+            case ir.Call(func=ir.Attr(value=held, attr="send" | "throw" | "__next__")):
+                pass
+            case ir.Call(func=ir.Name(id="next"), args=(ir.Arg(value=held), *_)):
+                pass
+            case _:
+                return
+        for one in self.program.noted(PointsTo).of(held, function, stmt):
+            if isinstance(one.expr, ir.Call) and not one.fields:
+                yield from self.program.callees(one.expr, one.function)
 
     def held(
         self, func: ir.Expr, function: str, stmt: ir.Stmt

@@ -266,6 +266,9 @@ class Leaving:
         if origin is None and _is_array(call):
             assert isinstance(func, ir.Attr)
             values = [func.value]
+        if origin == "functools.partial":
+            halves = [v for v in values[1:] if self._trace(function, stmt, v).half]
+            return self._helped(function, stmt, halves, [], False, "a partial")
         if origin in _SUMS and len(values) > (at := _SUMS[origin]):
             match values[at]:
                 case ir.Comprehension(elements=(element,)):
