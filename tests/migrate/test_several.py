@@ -1670,6 +1670,66 @@ def test_what_another_script_freezes_is_a_model_of_its_own(tmp_path: Path) -> No
     assert "is not None" in written()
 
 
+BESIDE = """\
+class Gen(nn.Module):
+    def __init__(self, body=None):
+        super().__init__()
+        self.body = body or nn.Linear(8, 8)
+    def forward(self, x):
+        return self.body(x)
+gen, critic = Gen().to(device), nn.Linear(8, 3).to(device)
+FROZEN
+for p in frozen.parameters():
+    p.requires_grad = False
+opt_a = torch.optim.SGD(gen.parameters(), lr=0.1)
+opt_b = torch.optim.Adam(critic.parameters())
+for x, y in data:
+    opt_a.zero_grad()
+    loss = criterion(critic(gen(x)), y)
+    loss.backward()
+    opt_a.step()
+    opt_b.zero_grad()
+    loss = criterion(critic(x), y)
+    loss.backward()
+    opt_b.step()
+"""
+WHOLE = """\
+class Whole(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gen = Gen()
+frozen = Whole().to(device)
+gen = frozen.gen
+"""
+FROZEN = {
+    # name: (what is frozen, whether the steps are guarded)
+    "made beside": ("frozen = nn.Sequential(*list(make().children())[:1])", False),
+    "made in a function": ("def load():\n    return make()\nfrozen = load()", False),
+    "made out of sight": ("from nets import load\nfrozen = load()", False),
+    "both made out of sight": (
+        "from nets import load\ngen = load().to(device)\nfrozen = load()",
+        True,
+    ),
+    "made by the same call": (
+        "def load():\n    return Gen()\ngen, frozen = load().to(device), load()",
+        True,
+    ),
+    "a part": ("def part(net):\n    return net.body\nfrozen = part(gen)", True),
+    "a part, out of sight": ("from nets import part\nfrozen = part(gen)", True),
+    "what holds it": (WHOLE, True),
+    "what it was given": ("frozen = nn.Linear(8, 8)\ngen = Gen(frozen)", True),
+    "around it": ("frozen = nn.Sequential(gen)", True),
+    "out of a list": ("frozen = [gen][0]", True),
+}
+
+
+@pytest.mark.parametrize("name", FROZEN)
+def test_what_is_frozen_beside(name: str) -> None:
+    frozen, is_guarded = FROZEN[name]
+    found = migrated(BESIDE.replace("FROZEN", frozen))
+    assert ("if any(" in found) is is_guarded
+
+
 LATER = """\
 critic, fixed = nn.Linear(3, 3).to(device), nn.Linear(3, 3).to(device)
 opt_a = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -17,6 +17,9 @@ from amp_migrate.analysis.paths.walk import Frames, Site
 from amp_migrate.program import ir
 from amp_migrate.program.link import CallSite, Program
 
+_MAKERS = ("torch.", "torchvision.", "timm.", "transformers.")
+"""Libraries whose functions make a module anew each time."""
+
 
 class Ownership:
     """Answers for the optimizers of one group."""
@@ -246,14 +249,72 @@ class Ownership:
     def may_hold(self, target: ir.Expr, function: str, stmt: ir.Stmt) -> set[Slot]:
         """The optimizers that may hold some of what a target stands for."""
         found: set[Slot] = set()
+        unsure: set[Slot] = set()
         for one, coverage in self._coverages.items():
             held = coverage.of_target(target, function, stmt, {})
             if not held.complete or not held.all:
                 return set(self._coverages)
             if any(map(coverage.may_hold, held.all)):
                 found.add(one)
+            elif not self._are_apart(coverage, held.all):
+                unsure.add(one)
         # What nobody is known to hold may be known to somebody by another name.
-        return found or set(self._coverages)
+        return found or unsure
+
+    def _are_apart(self, coverage: Coverage, others: Iterable[Identity]) -> bool:
+        """Whether an optimizer holds what is made elsewhere than some modules; neither makes the other."""
+        mine = self._makers(coverage, coverage.held.all)
+        theirs = self._makers(coverage, others)
+        return (
+            bool(mine and theirs and coverage.held.complete)
+            and mine.keys().isdisjoint(theirs)
+            # A function out of sight may give the same twice.
+            and not ("" in mine.values() and "" in theirs.values())
+            and not any(
+                function in self.events.called_from(init)
+                for outer, inner in ((mine, theirs), (theirs, mine))
+                for init in filter(None, outer.values())
+                for function, _ in inner
+            )
+        )
+
+    def _makers(
+        self, coverage: Coverage, ones: Iterable[Identity]
+    ) -> dict[tuple[str, int], str | None]:
+        """(function, call) of all that makes some modules, and what they are given, with the ``__init__``
+        that is called ("" of a function out of sight); nothing where that is not all in sight.
+        """
+        program, points_to = self.program, self.program.noted(PointsTo)
+        pending: list[tuple[ir.Expr | None, str, ir.Stmt | None]] = []
+        for identity in ones:
+            bound = coverage.bindings(identity)
+            if not bound:
+                return {}
+            pending += ((b.value, b.function, b.stmt) for b in bound)
+        found: dict[tuple[str, int], str | None] = {}
+        while pending:
+            value, function, stmt = pending.pop()
+            made = value and points_to.whole(value, function, stmt, closed=True)
+            for one in made or (None,):
+                if one is None or not isinstance(one.expr, ir.Call) or one.fields:
+                    return {}
+                if (one.function, id(one.expr)) in found:
+                    continue
+                origin = program.origin(one.expr.func, one.function) or ""
+                init: str | None = None
+                if one.name in program.classes:
+                    init = program.method(one.name, "__init__")
+                elif not origin.startswith(_MAKERS):
+                    init = ""
+                found[one.function, id(one.expr)] = init
+                pending += (
+                    (inner, one.function, one.stmt)
+                    for arg in one.expr.args
+                    for inner in ir.walk(arg.value)
+                    if isinstance(inner, (ir.Name, ir.Attr, ir.Item))
+                    and self.events.forward.is_module(inner, one.function)
+                )
+        return found
 
     def runs(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> set[Slot]:
         """The optimizers all of whose part in what an expression stands for gets gradients with it:
