@@ -953,3 +953,44 @@ for x, y in data:
     assert check_off(HEAD + apart, HEAD + output) == []
     assert check_scaled(HEAD + apart, HEAD + output, MOVING_SCALES[0]) == []
     assert "if any(" not in migrated(source.replace("PART", "net[2]"))
+
+
+OWN_PARTS = """\
+import sys
+class Base:
+    def prepare(self):
+        self.opt = torch.optim.SGD(params_of(self), lr=0.1)
+def params_of(one):
+    return list(one.parameters())
+class One(Base):
+    def __init__(self):
+        self.body, self.head = make().to(device), nn.Linear(3, 3).to(device)
+        self.prepare()
+    def parameters(self):
+        yield from self.body.parameters()
+        yield from self.head.parameters()
+    def update(self, x, y):
+        self.opt.zero_grad()
+        loss = criterion(self.head(self.body(x)), y)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.parameters(), 1.0)
+        self.opt.step()
+"""
+
+
+def test_a_method_runs_on_objects_of_its_own_class() -> None:
+    other = OWN_PARTS[OWN_PARTS.index("class One") :]
+    other = other.replace("One", "Other").replace("head", "tail")
+    run = """\
+if len(sys.argv) > 5:
+    one = One()
+else:
+    one = Other()
+for x, y in data:
+    one.update(x, y)
+"""
+    source = OWN_PARTS + other + run
+    output = migrated(source)
+    assert output.count("scaler.unscale_(self.opt)") == 2
+    more = source.replace("_norm_(self.parameters()", "_norm_(model.parameters()")
+    assert left_alone(more) == "AMP030"

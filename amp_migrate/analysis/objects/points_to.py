@@ -941,9 +941,12 @@ class PointsTo:
                         if own is not None:
                             yield replace(outer, expr=ir.Name(own[0]))
                             return
-                    case ir.Attr(value=value) if (
+                    case ir.Attr(value=value, attr=attr) if (
                         self.program.functions[method].name != "__init__"
                     ):
+                        of = self.program.instance_classes(value, site.caller)
+                        if any(self.program.method(c, attr) != method for c in of):
+                            break  # Of others, another method runs.
                         yield replace(outer, expr=value)
                         return
                     case _ if self.program.functions[method].name == "__init__":
