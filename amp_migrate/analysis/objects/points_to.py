@@ -945,7 +945,9 @@ class PointsTo:
                         self.program.functions[method].name != "__init__"
                     ):
                         of = self.program.instance_classes(value, site.caller)
-                        if any(self.program.method(c, attr) != method for c in of):
+                        if not self._is_module(class_name) and any(
+                            self.program.method(c, attr) != method for c in of
+                        ):
                             break  # Of others, another method runs.
                         yield replace(outer, expr=value)
                         return
