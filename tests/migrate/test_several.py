@@ -1714,6 +1714,8 @@ FROZEN = {
         "def load():\n    return Gen()\ngen, frozen = load().to(device), load()",
         True,
     ),
+    "a copy": ("import copy\nfrozen = copy.deepcopy(gen).eval()", False),
+    "the same under a copy": ("import copy\nfrozen = copy.copy(gen)", True),
     "a part": ("def part(net):\n    return net.body\nfrozen = part(gen)", True),
     "a part, out of sight": ("from nets import part\nfrozen = part(gen)", True),
     "what holds it": (WHOLE, True),

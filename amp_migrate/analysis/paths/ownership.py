@@ -9,7 +9,7 @@ from itertools import pairwise
 from amp_migrate.analysis.objects.coverage import Coverage, Way
 from amp_migrate.analysis.objects.held import Identity
 from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
-from amp_migrate.analysis.objects.points_to import PointsTo
+from amp_migrate.analysis.objects.points_to import RETURNS_SELF, PointsTo
 from amp_migrate.analysis.paths.events import Event, Events
 from amp_migrate.analysis.paths.identity import Identities
 from amp_migrate.analysis.paths.parts import parts_of
@@ -294,6 +294,15 @@ class Ownership:
         found: dict[tuple[str, int], str | None] = {}
         while pending:
             value, function, stmt = pending.pop()
+            copied = value
+            while isinstance(copied, ir.Call) and ir.method_of(copied) in RETURNS_SELF:
+                assert isinstance(copied.func, ir.Attr)
+                copied = copied.func.value
+            if isinstance(copied, ir.Call) and (
+                program.origin(copied.func, function) == "copy.deepcopy"
+            ):
+                found[function, id(copied)] = None
+                continue
             made = value and points_to.whole(value, function, stmt, closed=True)
             for one in made or (None,):
                 if one is None or not isinstance(one.expr, ir.Call) or one.fields:
