@@ -248,10 +248,11 @@ loss = F.mse_loss(model(x)[:, :1], y) + 0.01 * torch.linalg.matrix_norm(model(x)
 === the norm of a matrix by its order
 model = nn.Linear(6, 9).to(device)
 ---
-size = torch.linalg.norm(model(x), "fro") + torch.linalg.norm(model(x), 2, dim=-1).mean() + torch.linalg.norm(model(x))
-loss = F.mse_loss(model(x)[:, :1], y) + 0.01 * size
+size = torch.linalg.norm(model(x), 2, dim=-1).mean() + torch.linalg.norm(model(x))
+loss = F.mse_loss(model(x)[:, :1], y) + 0.01 * (size + torch.linalg.norm(model(x), "fro"))
 ---
-size = torch.linalg.norm(model(x).float(), "fro") + torch.linalg.norm(model(x), 2, dim=-1).mean() + torch.linalg.norm(model(x))
+size = torch.linalg.norm(model(x), 2, dim=-1).mean() + torch.linalg.norm(model(x))
+loss = F.mse_loss(model(x)[:, :1], y) + 0.01 * (size + torch.linalg.norm(model(x).float(), "fro"))
 
 === a method
 model = nn.Linear(6, 9).to(device)
