@@ -13,6 +13,7 @@ from amp_migrate.analysis.objects.read_only_uses import (
     SCHEDULER,
     is_base_of_scheduler,
     only_looks_at,
+    saved,
 )
 from amp_migrate.analysis.objects.unfollowed import contents as written
 from amp_migrate.analysis.paths.escapes import Kept
@@ -191,13 +192,20 @@ class Handover:
                 continue
             if self._is_taken_in(arg, call, function):
                 continue
+            parts = [arg.value]
+            if arg is call.args[0] and isinstance(arg.value, ir.Display):
+                # What has a key of its own is saved with its scaler beside.
+                entries = [one for _, one in saved(program, call, function, stmt)]
+                parts = [o for o in entries if not self._is_own(o, function)] or parts
             try:
-                self._visit(arg.value, function, stmt, allowed=False)
+                for one in parts:
+                    self._visit(one, function, stmt, allowed=False)
             except Blocked as blocked:
-                saved = origin in SAVES and any(
-                    self._is_own(one, function) for one in written([arg.value])
-                )
-                if blocked.refusal.code == "AMP012" and saved:
+                if (
+                    blocked.refusal.code == "AMP012"
+                    and origin in SAVES
+                    and any(self._is_own(one, function) for one in written([arg.value]))
+                ):
                     raise refused("AMP040", _SAVED, blocked.refusal.line) from None
                 raise
 

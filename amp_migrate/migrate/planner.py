@@ -18,7 +18,7 @@ from amp_migrate.analysis.objects.holders import Holders
 from amp_migrate.analysis.objects.live import Arms, Live
 from amp_migrate.analysis.objects.makers import parameters_of
 from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
-from amp_migrate.analysis.objects.read_only_uses import is_only_looked_at
+from amp_migrate.analysis.objects.read_only_uses import is_only_looked_at, saved
 from amp_migrate.analysis.objects.unfollowed import Mentions, Unfollowed
 from amp_migrate.analysis.paths.association import Association, Scalers
 from amp_migrate.analysis.paths.closures import Closures
@@ -843,14 +843,14 @@ class Planner:
 
     @cached_property
     def _touched(self) -> frozenset[Slot]:
-        """What may be an optimizer, by the methods that are called on it."""
-        found = set()
-        for function, _, call in self.program.all_calls():
+        """What may be an optimizer, by the methods that are called on it, or because it is saved."""
+        program, found = self.program, set()
+        for function, stmt, call in program.all_calls():
+            touched = [one for _, one in saved(program, call, function, stmt)]
             if isinstance(call.func, ir.Attr) and call.func.attr in _TOUCHES:
-                slot = self.optimizers.slot(call.func.value, function)
-                if slot is not None:
-                    found.add(slot)
-        return frozenset(found)
+                touched.append(call.func.value)
+            found |= {self.optimizers.slot(one, function) for one in touched}
+        return frozenset(one for one in found if one is not None)
 
     def _refuse_handover(self, group: Group) -> list[ir.Call]:
         """Raise `Blocked` where a group's optimizers are handed to something that is not followed; the

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from exactness import check_mixed, check_off, check_scaled
 from programs import HEAD, before_and_after, left_alone, migrated
 
 from amp_migrate.api import Options, migrate_source
@@ -497,3 +498,88 @@ def test_what_saves_for_objects_that_get_no_scaler() -> None:
     assert "self.scaler.state_dict()" not in result.output
     (note,) = result.notes
     assert "run() runs on Other, too, which gets no scaler" in note.message
+
+
+OBJECTS = """\
+import torch
+import torch.nn as nn
+
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+PATH = "last.pt"
+
+
+def save_checkpoint(epoch, model, optimizer):
+    state = {"epoch": epoch, "model": model, "optimizer": optimizer}
+    torch.save(state, PATH)
+
+
+def clip(optimizer, most):
+    for group in optimizer.param_groups:
+        for param in group["params"]:
+            if param.grad is not None:
+                param.grad.data.clamp_(-most, most)
+
+
+def train(model, optimizer):
+    for _ in range(4):
+        x = torch.randn(8, 6, device=device)
+        loss = nn.functional.cross_entropy(model(x), x[:, :3].argmax(1))
+        optimizer.zero_grad()
+        loss.backward()
+        clip(optimizer, 0.1)
+        optimizer.step()
+        print(loss.item())
+
+
+def main(checkpoint):
+    if checkpoint is None:
+        epoch = 0
+        model = nn.Linear(6, 3)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    else:
+        checkpoint = torch.load(checkpoint, weights_only=False)
+        epoch = checkpoint["epoch"] + 1
+        model = checkpoint["model"]
+        optimizer = checkpoint["optimizer"]
+    model = model.to(device)
+    train(model, optimizer)
+    SAVE
+
+
+main(None)
+main(PATH)
+"""
+
+
+@pytest.mark.parametrize(
+    "save",
+    [
+        "save_checkpoint(epoch, model, optimizer)",
+        'torch.save({"epoch": epoch, "model": model, "optimizer": optimizer}, PATH)',
+    ],
+)
+def test_an_optimizer_that_is_saved_itself(save: str) -> None:
+    source = OBJECTS.replace("SAVE", save)
+    output = migrated(source, head="")
+    assert output.count("scaler = torch.amp.GradScaler(") == 2
+    assert '"scaler": scaler.state_dict()' in output
+    loads = 'if scaler.is_enabled() and checkpoint.get("scaler"):'
+    assert output.index('checkpoint["optimizer"]') < output.index(loads)
+    assert check_off(source, output) == []
+    assert check_scaled(source, output) == []
+    assert check_mixed(source, output) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # What it holds, nobody says.
+        ("        optimizer = torch.optim.Adam(model.parameters(), lr=0.1)\n", "        optimizer = None\n"),
+        # Under no key.
+        ('{"epoch": epoch, "model": model, "optimizer": optimizer}', "[epoch, model, optimizer]"),
+    ],
+)  # fmt: skip
+def test_an_optimizer_out_of_a_file_of_which_less_is_known(old: str, new: str) -> None:
+    source = OBJECTS.replace("SAVE", "save_checkpoint(epoch, model, optimizer)")
+    left_alone(source.replace(old, new), head="")

@@ -173,10 +173,7 @@ HANDED_ON = {
     ),
     "pickle": ("import pickle\npickle.dumps(opt)\n", "AMP010"),
     "a checkpoint of the object": ('torch.save(opt, "o.pt")\n', "AMP040"),
-    "a checkpoint of objects": (
-        'torch.save({"model": model, "opt": opt}, "o.pt")\n',
-        "AMP040",
-    ),
+    "a checkpoint of objects": ('torch.save([model, opt], "o.pt")\n', "AMP040"),
     "its step in a list": ("hooks = [opt.step]\n", "AMP016"),
     "its step under another name": ("go = opt.step\n", "AMP016"),
     "a framework": (

@@ -54,6 +54,38 @@ JOINT = """\
 """
 
 PROGRAMS = {
+    "a function clips the groups of each": f"""\
+ def clip(optimizer, most):
+     for group in optimizer.param_groups:
+         for p in group["params"]:
+             if p.grad is not None:
+                 p.grad.data.clamp_(-most, most)
+ def clip_both(opt, most):
+     clip(opt, most)
+{TWO} for x, y in data:
+-    loss = criterion(model(x), y)
++    AUTOCAST scaler=scaler_a
++        loss = criterion(model(x), y)
+     opt_a.zero_grad()
+-    loss.backward()
++    scaler_a.scale(loss).backward()
++    scaler_a.unscale_(opt_a)
+     clip(opt_a, 0.1)
+-    opt_a.step()
++    scaler_a.step(opt_a)
++    scaler_a.update()
+-    loss = criterion(other(x), y)
++    AUTOCAST scaler=scaler_b
++        loss = criterion(other(x), y)
+     opt_b.zero_grad()
+-    loss.backward()
++    scaler_b.scale(loss).backward()
++    scaler_b.unscale_(opt_b)
+     clip_both(opt_b, 0.1)
+-    opt_b.step()
++    scaler_b.step(opt_b)
++    scaler_b.update()
+""",
     "a part of what another one's module is in": f"""\
 {JOINT} opt_a = torch.optim.SGD(model.parameters(), lr=0.1)
  opt_b = torch.optim.Adam(joint.head.parameters())

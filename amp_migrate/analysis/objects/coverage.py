@@ -624,6 +624,18 @@ class Coverage:
             for inner in stmt.exprs
         )
 
+    def _handed(self, slot: Slot | None) -> Slot | None:
+        """What holds the optimizer that a parameter is given on this way, where nothing else steps that."""
+        while slot is not None and slot not in self.slots and slot.kind == "variable":
+            site = self._way.get(slot.owner)
+            if site is None or self.program.definitions(slot.owner, slot.name):
+                break
+            given = self.program.argument_at(site, slot.name)
+            if given is None:
+                break
+            slot = self.optimizers.slot(given, site.caller)
+        return slot
+
     def _is_own(self, slot: Slot | None) -> bool:
         """Whether a slot holds one of the group's optimizers."""
         if slot is None:
@@ -688,7 +700,7 @@ class Coverage:
             return Held(complete=False)
         match expr:
             case ir.Attr(attr="param_groups", value=value):
-                own = self._is_own(self.optimizers.slot(value, function))
+                own = self._is_own(self._handed(self.optimizers.slot(value, function)))
                 return Held(groups=own, every=own, complete=own)
             case ir.Attr() if listed := self._of_attribute(expr, function, depth):
                 return listed

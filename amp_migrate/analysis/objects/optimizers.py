@@ -136,6 +136,8 @@ class Birth:
     """What the statement, or the call that it is given to, binds to the slot."""
     given: CallSite | None = field(compare=False, default=None)
     """The call that it is an argument of: ``Trainer(model, SGD(model.parameters()))``."""
+    is_read: bool = field(compare=False, default=False)
+    """Whether it comes out of a file: the call has made it in a run before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -667,6 +669,12 @@ class Optimizers:
                     reason = f"{slot.shown} is what `with {manager}()` hands out"
             trace.onward.append(Problem(kind, function, stmt.line, reason))
             return
+        made = self._made_beside(slot, definition)
+        if made is not None:
+            source = State(made, function, stmt, ())
+            birth = Birth(function, stmt.path, slot, stmt, made, source, is_read=True)
+            trace.births.add(birth)
+            return
         places: list[Fields] = [()]
         if value is not None and definition.index is not None:
             places = [(item(definition.index),)]
@@ -677,6 +685,35 @@ class Optimizers:
         for taken in places:
             given = State(value, function, stmt, (*taken, *slot.fields))
             self._follow_value(slot, given, None, trace)
+
+    def _made_beside(self, slot: Slot, read: Definition) -> ir.Call | None:
+        """The call that makes the optimizer of a variable where no file has one: that of the file was made by
+        it in a run before."""
+        program, function = self.program, read.function
+        if slot.kind != "variable" or slot.key or slot.owner != function:
+            return None
+        match read.value:
+            case ir.Item(value=ir.Name() as file, key=ir.Const()) if (
+                read.stmt.value is read.value
+            ):
+                held = self.points_to.whole(file, function)
+                # The variable may have held the file's name.
+                loaded = [one for one in held if not isinstance(one.expr, ir.Const)]
+                if not loaded or not all(
+                    isinstance(one.expr, ir.Call)
+                    and program.origin(one.expr.func, one.function) in _LOADS
+                    for one in loaded
+                ):
+                    return None
+            case _:
+                return None
+        made = {
+            one.value
+            for one in program.definitions(function, slot.name)
+            if isinstance(one.value, ir.Call)
+            and self.makers.construction(one.value, function) == "plain"
+        }
+        return made.pop() if len(made) == 1 else None
 
     def _follow_value(
         self, slot: Slot, given: _Next, site: CallSite | None, trace: Step

@@ -32,6 +32,32 @@ _OF_MODULES = frozenset({"eval", "train"})
 _MOST_CALLS = 5
 
 
+def saved(
+    program: Program, call: ir.Call, function: str, stmt: ir.Stmt
+) -> list[tuple[ir.Stmt, ir.Expr]]:
+    """What a call writes into a file under keys that are written out, in the dict that it is given or that a
+    variable holds, and where that is made."""
+    given = call.args[0].value if call.args else None
+    if program.origin(call.func, function) not in SAVES or given is None:
+        return []
+    made: list[tuple[ir.Stmt, ir.Expr | None]] = [(stmt, given)]
+    if isinstance(given, ir.Name):
+        found = program.definitions(function, given.id)
+        made = [(one.stmt, one.value) for one in found if one.function == function]
+        if len(made) != len(found):
+            return []
+    entries: list[tuple[ir.Stmt, ir.Expr]] = []
+    for where, value in made:
+        match value:
+            case ir.Display(kind="dict", items=items, keys=keys) if all(
+                isinstance(key, ir.Const) for key in keys
+            ):
+                entries += [(where, item) for item in items]
+            case _:
+                return []
+    return entries
+
+
 class Looked:
     """Answers for one program."""
 

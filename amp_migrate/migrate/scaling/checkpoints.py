@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from itertools import count
+from itertools import chain, count
 
 from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
+from amp_migrate.analysis.objects.read_only_uses import SAVES, saved
 from amp_migrate.analysis.objects.unfollowed import Unfollowed
 from amp_migrate.analysis.paths.association import Scaler
 from amp_migrate.analysis.paths.escapes import Use
@@ -37,7 +38,10 @@ def plan_checkpoints(
     """
     calls: list[_StateCall] = []
     notes: list[Note] = []
-    for one in _state_calls(program, optimizers, travel, slots, states):
+    for one in chain(
+        _state_calls(program, optimizers, travel, slots, states),
+        _object_calls(program, optimizers, slots),
+    ):
         function, stmt, call, held, slot = one
         lacking = travel.lacking(slot, held, function)
         if lacking is None:
@@ -52,6 +56,12 @@ def plan_checkpoints(
         )
         notes.append(Note(stmt.line, message))
     edits = _beside(program, travel, states, calls)
+    itself = next((one for one in calls if not isinstance(one[2], ir.Call)), None)
+    if edits is None and itself is not None:
+        message = (
+            "the optimizer itself is saved, or loaded, and the scaler cannot join it"
+        )
+        raise refused("AMP040", message, itself[1].line)
     if edits is None:
         edits = _Inside(program, optimizers, travel, states).edits(calls)
     return edits, notes
@@ -67,7 +77,9 @@ def _beside(
         if _loads(call):
             places.append((function, stmt, call, held, slot))
             continue
-        assert isinstance(call, ir.Call)
+        if not isinstance(call, ir.Call):
+            places.append((function, stmt, call, held, slot))
+            continue
         for one in states.leaving(function, stmt, call):
             if not one.sure:
                 return None
@@ -194,7 +206,8 @@ def unsaved(
 
 
 def _loads(call: ir.Expr) -> bool:
-    return (
+    """Whether it gives an optimizer its state, or is the optimizer as a file has it."""
+    return isinstance(call, ir.Item) or (
         isinstance(call, ir.Call)
         and isinstance(call.func, ir.Attr)
         and call.func.attr == "load_state_dict"
@@ -248,6 +261,24 @@ def _state_calls(
                         raise refused("AMP040", message, line.line)
                     continue
                 yield place
+
+
+def _object_calls(
+    program: Program, optimizers: Optimizers, slots: frozenset[Slot]
+) -> Iterator[_StateCall]:
+    """Where an optimizer is itself what a dict is saved with, or is taken out of a file."""
+    for name in {origin.rpartition(".")[2] for origin in SAVES}:
+        for function, stmt, call in program.calls_named(name):
+            for where, one in saved(program, call, function, stmt):
+                slot = optimizers.slot(one, function)
+                if slot is not None and slot in slots:
+                    yield function, where, one, one, slot
+    births = {one for slot in slots for one in optimizers.trace(slot).births}
+    for birth in births:
+        if birth.is_read:
+            assert birth.stmt.value is not None
+            held = birth.stmt.targets[0]
+            yield birth.function, birth.stmt, birth.stmt.value, held, birth.slot
 
 
 def _is_of_an_earlier_one(
@@ -423,9 +454,10 @@ def _key_of(
 def _load(
     stmt: ir.Stmt, call: ir.Expr, switch: str, sibling: Callable[[str], str]
 ) -> Edit | None:
-    assert isinstance(call, ir.Call)
-    given = call.args[0].value if len(call.args) == 1 else None
-    if stmt.kind == "expr" and stmt.value is call and isinstance(given, ir.Item):
+    given: ir.Expr | None = call
+    if isinstance(call, ir.Call):
+        given = call.args[0].value if len(call.args) == 1 else None
+    if stmt.value is call and isinstance(given, ir.Item):
         holder = ir.render(given.value)
         if (
             holder is not None

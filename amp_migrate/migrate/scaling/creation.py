@@ -287,8 +287,17 @@ class Births:
             for way in self.travel.scalers.ways
             for at, path in way
         )
-        return trains or any(
-            self._needs_switch(call, function) for _, call in each_call((outer,))
+        reads = any(
+            (b.function, b.path[: len(outer.path)]) == (function, outer.path)
+            for b in self.travel.births
+            if b.is_read
+        )
+        return (
+            trains
+            or reads
+            or any(
+                self._needs_switch(call, function) for _, call in each_call((outer,))
+            )
         )
 
     def _behind_branch(self, function: str, birth: Birth) -> Birth:
@@ -718,7 +727,7 @@ class Births:
                 if anchor.path < one.path < decision.after.path
                 and self._asks_within(function, one)
             )
-            asks = anchor if before else next(between, None)
+            asks = anchor if before or birth.is_read else next(between, None)
             if asks is not None and decision.after.line >= asks.line:
                 raise refused("AMP041", "the device is decided later", asks.line)
             anchor, before = decision.after, False
