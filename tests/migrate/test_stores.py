@@ -68,6 +68,11 @@ CAST = {
         "out = torch.zeros(6, 8, device=x.device)",
         "out.index_put_((torch.arange(6),), self.fc(x), accumulate=True)",
     ),
+    "a tensor that becomes another": (
+        "out = torch.zeros(6, 8, device=x.device)",
+        "out.set_(self.fc(x).detach())",
+        "out = out * self.fc(x)",
+    ),
 }  # fmt: skip
 
 

@@ -140,6 +140,7 @@ class Casts(Planner):
         if method not in operations("source") or not isinstance(call.func, ir.Attr):
             return None
         position = 1 if method.startswith(("masked", "put", "index_put")) else 2
+        position = 0 if method == "set_" else position
         name = "src" if method.startswith("scatter") else "source"
         tensor: ir.Expr | None = call.func.value
         if self.program.origin(call.func, function) is not None:

@@ -25,6 +25,7 @@ _PRODUCTS = frozenset("einsum matmul bmm mm".split())
 _KEEP_PLACES = operations("view", "turns").union("to type_as float repeat".split())
 _AREA = re.compile(r"(?i)area|iou|union|inter")
 """Names of what boxes have, and of what is computed from that."""
+_SIDES = ((ir.Const(2),), (ir.Const(3),))
 _BOUNDS = frozenset("clamp clip clamp_ relu abs".split())
 _DEEPEST = 4
 
@@ -146,8 +147,12 @@ class Formulas(Planner):
                             return
 
     def _is_side(self, at: Made, depth: int) -> bool:
-        """Whether a value is the distance of two others, also one that is kept from being negative."""
+        """Whether a value is the distance of two others, also one that is kept from being negative, or the
+        width or the height in ``box[:, 2] * box[:, 3]``."""
         match at.expr:
+            case ir.Item(value=value, key=key):
+                last = key.items[-1:] if isinstance(key, ir.Display) else (key,)
+                return last in _SIDES or self._is_side(at.inner(value), depth)
             case ir.Operation(op="+" | "-", operands=ends):
                 return not any(isinstance(end, ir.Const) for end in ends)
             case ir.Call(func=ir.Attr(value=value, attr=attr) as func) if (
