@@ -576,6 +576,8 @@ def test_an_optimizer_that_is_saved_itself(save: str) -> None:
     [
         # What it holds, nobody says.
         ("        optimizer = torch.optim.Adam(model.parameters(), lr=0.1)\n", "        optimizer = None\n"),
+        # All that is in the file is asked for.
+        ("        epoch = checkpoint", "        assert len(checkpoint) == 3\n        epoch = checkpoint"),
         # Under no key.
         ('{"epoch": epoch, "model": model, "optimizer": optimizer}', "[epoch, model, optimizer]"),
     ],

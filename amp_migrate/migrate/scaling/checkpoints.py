@@ -110,7 +110,9 @@ def _is_looked_through(
 ) -> bool:
     """Whether a function asks the dict for all that it has, or how much: ``assert len(checkpoint) == 2``,
     ``for key in checkpoint``."""
-    given = state.argument(0, "state_dict") if isinstance(state, ir.Call) else None
+    given: ir.Expr | None = state
+    if isinstance(state, ir.Call):
+        given = state.argument(0, "state_dict")
     dicts = [
         one.value if isinstance(one, ir.Item) else one
         for one in (given, *stmt.targets)
