@@ -585,3 +585,16 @@ def test_an_optimizer_that_is_saved_itself(save: str) -> None:
 def test_an_optimizer_out_of_a_file_of_which_less_is_known(old: str, new: str) -> None:
     source = OBJECTS.replace("SAVE", "save_checkpoint(epoch, model, optimizer)")
     left_alone(source.replace(old, new), head="")
+
+
+def test_optimizers_that_share_a_scaler_and_are_saved_themselves() -> None:
+    source = OBJECTS.replace("SAVE", "save_checkpoint(epoch, model, optimizer)")
+    source = source.replace("model, optimizer)", "model, optimizer, second)")
+    source = source.replace(": optimizer}", ': optimizer, "second": second}')
+    of_it = r"\.step\(\)|\.zero_grad\(\)| = checkpoint.*| = torch.*"
+    twice = r"\1optimizer\2\n\1second\2\n"
+    source = re.sub(rf"(?m)^( +)optimizer({of_it})\n", twice, source)
+    source = source.replace("model.parameters()", "[model.weight]", 1)
+    source = source.replace("model.parameters()", "[model.bias]", 1)
+    assert source.count("second") == 10
+    assert left_alone(source, head="") == "AMP040"

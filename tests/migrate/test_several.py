@@ -54,6 +54,36 @@ JOINT = """\
 """
 
 PROGRAMS = {
+    "one of two may not be there, and both are clipped": """\
+ other = make().to(device)
+ opt_a = torch.optim.SGD(model.parameters(), lr=0.1)
++scaler = BORN
+ opt_b = None
+ if len(data) > 3:
+     opt_b = torch.optim.Adam(other.parameters())
+ most = 1.0
+ for x, y in data:
+     opt_a.zero_grad()
+     if opt_b is not None:
+         opt_b.zero_grad()
+-    loss = criterion(model(x), y) + criterion(other(x), y)
+-    loss.backward()
++    AUTOCAST
++        loss = criterion(model(x), y) + criterion(other(x), y)
++    scaler.scale(loss).backward()
++    scaler.unscale_(opt_a)
+     if most is not None:
+         torch.nn.utils.clip_grad_norm_(model.parameters(), most)
+         if opt_b is not None:
++            scaler.unscale_(opt_b)
+             torch.nn.utils.clip_grad_norm_(other.parameters(), most)
+-    opt_a.step()
++    scaler.step(opt_a)
+     if opt_b is not None:
+-        opt_b.step()
++        scaler.step(opt_b)
++    scaler.update()
+""",
     "a function clips the groups of each": f"""\
  def clip(optimizer, most):
      for group in optimizer.param_groups:

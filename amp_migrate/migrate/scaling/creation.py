@@ -195,6 +195,10 @@ class Births:
     def _give_birth_first(self, births: list[Birth]) -> None:
         """Make what several optimizers of a scope have in common behind the first of them."""
         function = births[0].function
+        for birth in births:
+            if birth.is_read and self.travel.carried.is_scaler:
+                message = "optimizers that share a scaler come out of a file themselves"
+                raise refused("AMP040", message, birth.stmt.line)
         anchors: dict[ir.Path, tuple[ir.Stmt, Slot]] = {}
         for slot in dict.fromkeys(birth.slot for birth in births):
             for stmt in self._anchors(function, [b for b in births if b.slot == slot]):

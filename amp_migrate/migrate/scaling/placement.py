@@ -305,6 +305,10 @@ class Placer:
             # Different branches of one statement: each for itself.
             placement.unscale_before.add((function, path, slot))
             return
+        own = self._same_test(function, path, step, common)
+        if own is not None:
+            # Where there is no optimizer, there is nothing to unscale.
+            common = own
         block = path[:common]
         child = (*block, path[common])
         for other, existing, same_slot in list(placement.unscale_before):
@@ -316,12 +320,30 @@ class Placer:
                     return
                 placement.unscale_before.discard((other, existing, same_slot))
         placement.unscale_before.add((function, child, slot))
+        if own is not None:
+            return
         holder = (*block, step[common])
         for placed in list(placement.update_after):
             if placed[:2] == (function, step) and holder != step:
                 # The step stands under a condition of its own: every way on meets one update behind it.
                 placement.update_after.discard(placed)
                 placement.update_after.add((function, holder, placed[2]))
+
+    def _same_test(
+        self, function: str, path: ir.Path, step: ir.Path, common: int
+    ) -> int | None:
+        """How far a path leads into the branch of a test that a step is in, too, in another statement."""
+        statements = self.program.control(function).statements
+
+        def branches(of: ir.Path) -> list[tuple[int, tuple[ir.Expr | None, str]]]:
+            return [
+                (size, (statements[of[:size]].value, of[size][0]))
+                for size in range(common + 1, len(of))
+                if statements[of[:size]].kind == "if"
+            ]
+
+        of_step = [branch for _, branch in branches(step)]
+        return next((size for size, one in branches(path) if one in of_step), None)
 
     def _named_in(self, function: str, one: Slot, frames: Frames) -> Slot | None:
         """A slot by which a function can name an optimizer on a way to it: its step's, or one in sight."""
