@@ -13,7 +13,7 @@ from amp_migrate.analysis.objects.read_only_uses import (
     SCHEDULER,
     is_base_of_scheduler,
     only_looks_at,
-    saved,
+    saved_by,
 )
 from amp_migrate.analysis.objects.unfollowed import contents as written
 from amp_migrate.analysis.paths.escapes import Kept
@@ -195,7 +195,7 @@ class Handover:
             parts = [arg.value]
             if arg is call.args[0] and isinstance(arg.value, ir.Display):
                 # What has a key of its own is saved with its scaler beside.
-                entries = [one for _, one in saved(program, call, function, stmt)]
+                entries = [one for _, one in saved_by(program, call, function, stmt)]
                 parts = [o for o in entries if not self._is_own(o, function)] or parts
             try:
                 for one in parts:

@@ -844,12 +844,11 @@ class Planner:
     @cached_property
     def _touched(self) -> frozenset[Slot]:
         """What may be an optimizer, by the methods that are called on it, or because it is saved."""
-        program, found = self.program, set()
-        for function, stmt, call in program.all_calls():
-            touched = [one for _, one in saved(program, call, function, stmt)]
+        touched = [(one, function) for function, _, one in saved(self.program)]
+        for function, _, call in self.program.all_calls():
             if isinstance(call.func, ir.Attr) and call.func.attr in _TOUCHES:
-                touched.append(call.func.value)
-            found |= {self.optimizers.slot(one, function) for one in touched}
+                touched.append((call.func.value, function))
+        found = {self.optimizers.slot(*one) for one in touched}
         return frozenset(one for one in found if one is not None)
 
     def _refuse_handover(self, group: Group) -> list[ir.Call]:

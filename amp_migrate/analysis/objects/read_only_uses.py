@@ -32,7 +32,15 @@ _OF_MODULES = frozenset({"eval", "train"})
 _MOST_CALLS = 5
 
 
-def saved(
+def saved(program: Program) -> Iterator[tuple[str, ir.Stmt, ir.Expr]]:
+    """All that is saved under keys: function, statement that has the dict, and what is in it."""
+    for name in {origin.rpartition(".")[2] for origin in SAVES}:
+        for function, stmt, call in program.calls_named(name):
+            for where, one in saved_by(program, call, function, stmt):
+                yield function, where, one
+
+
+def saved_by(
     program: Program, call: ir.Call, function: str, stmt: ir.Stmt
 ) -> list[tuple[ir.Stmt, ir.Expr]]:
     """What a call writes into a file under keys that are written out, in the dict that it is given or that a

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from amp_migrate.analysis.objects.collections import Turn, path_of
 from amp_migrate.analysis.objects.optimizers import SHOWN, Optimizers, Slot
-from amp_migrate.analysis.objects.read_only_uses import Looked, saved
+from amp_migrate.analysis.objects.read_only_uses import Looked, saved_by
 from amp_migrate.analysis.paths.identity import order
 from amp_migrate.analysis.paths.loops import refused
 from amp_migrate.program import ir
@@ -226,7 +226,7 @@ class Kept:
         if isinstance(around, ir.Call) and mention in [
             a.value for a in around.args[:1]
         ]:
-            entries = saved(self.program, around, function, stmt)
+            entries = saved_by(self.program, around, function, stmt)
             if entries:
                 # The scaler's state is put beside an optimizer that has a name.
                 made = self.optimizers.makers.construction

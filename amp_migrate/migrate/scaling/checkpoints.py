@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain, count
 
 from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
-from amp_migrate.analysis.objects.read_only_uses import SAVES, saved
+from amp_migrate.analysis.objects.read_only_uses import saved
 from amp_migrate.analysis.objects.unfollowed import Unfollowed
 from amp_migrate.analysis.paths.association import Scaler
 from amp_migrate.analysis.paths.escapes import Use
@@ -269,12 +269,10 @@ def _object_calls(
     program: Program, optimizers: Optimizers, slots: frozenset[Slot]
 ) -> Iterator[_StateCall]:
     """Where an optimizer is itself what a dict is saved with, or is taken out of a file."""
-    for name in {origin.rpartition(".")[2] for origin in SAVES}:
-        for function, stmt, call in program.calls_named(name):
-            for where, one in saved(program, call, function, stmt):
-                slot = optimizers.slot(one, function)
-                if slot is not None and slot in slots:
-                    yield function, where, one, one, slot
+    for function, stmt, one in saved(program):
+        slot = optimizers.slot(one, function)
+        if slot is not None and slot in slots:
+            yield function, stmt, one, one, slot
     births = {one for slot in slots for one in optimizers.trace(slot).births}
     for birth in births:
         if birth.is_read:
