@@ -994,3 +994,25 @@ for x, y in data:
     assert output.count("scaler.unscale_(self.opt)") == 2
     more = source.replace("_norm_(self.parameters()", "_norm_(model.parameters()")
     assert left_alone(more) == "AMP030"
+
+
+def test_each_script_goes_into_what_it_imports(tmp_path: Path) -> None:
+    """Objects of two classes are run by one function, each by a script of its own."""
+    base = OWN_PARTS[: OWN_PARTS.index("class One")].replace("import sys\n", HEAD)
+    run = """\
+class Runner:
+    def __init__(self, one):
+        self.one = one
+    def train(self, data):
+        for x, y in data:
+            self.one.update(x, y)
+"""
+    (tmp_path / "base.py").write_text(base + run)
+    one = "from base import *\n" + OWN_PARTS[OWN_PARTS.index("class One") :]
+    for name in ("One", "Other"):
+        source = one.replace("One", name).replace("head", f"head_of_{name}")
+        (tmp_path / f"{name}.py").write_text(source)
+        script = f"from base import *\nfrom {name} import {name}\nRunner({name}()).train(data)\n"
+        (tmp_path / f"train_{name}.py").write_text(script)
+    results = {Path(r.path).name: r for r in migrate_paths([tmp_path]).results}
+    assert results["One.py"].changed and results["Other.py"].changed

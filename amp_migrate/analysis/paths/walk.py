@@ -190,7 +190,12 @@ class Walk(ABC, Generic[Held]):
         """Told of a function whose decorator has a part in training itself, which is not walked."""
 
     def _can_run(self, callee: str) -> bool:
-        """Whether a called function is one that can run at all."""
+        """Whether a called function is one that can run at all, where the way begins."""
+        for root, _ in self._frames[:1]:
+            files = ir.file_of(callee), ir.file_of(root)
+            if not self.program.may_run_together(*files):
+                self._by_way = True
+                return False
         return self._is_near(callee) and (self.live is None or self.live.runs(callee))
 
     def _is_near(self, name: str) -> bool:
