@@ -30,6 +30,7 @@ from amp_migrate.analysis.paths.loops import (
     Finder,
     Refusal,
     TrainingLoop,
+    may_step,
     opens_autocast,
     refused,
     speaks_amp,
@@ -494,6 +495,7 @@ class Planner:
         )
         if self.options.scaled:
             self._refuse_unfollowed(unfollowed)
+            self._refuse_twin_out_of_sight(group, live)
         steps = self._steps(slots)
         backwards = [backward for loop in group.loops for backward in loop.backwards]
         sites = frozenset((b.function, b.stmt.path) for b in backwards)
@@ -877,6 +879,53 @@ class Planner:
                 name = ir.render(call.func.value) or "what is stepped here"
                 message = f"{name} may be this optimizer, in a way that is not followed"
                 raise refused("AMP010", message, call.line)
+
+    def _refuse_twin_out_of_sight(self, group: Group, live: Live | None) -> None:
+        """Raise `Blocked` where another optimizer is given what one of the group is, no step is known to be
+        its own, and something steps that is not followed."""
+        own = {word for b in group.births for word in _given_words(b.call)}
+        for function, stmt, call in self._unstepped:
+            if ir.file_of(function) not in group.files or own.isdisjoint(
+                _given_words(call)
+            ):
+                continue
+            for at, where, step in self.program.calls_named("step"):
+                ends = ((at, where), (function, stmt))
+                if (
+                    (live is None or all(live.executes(a, s.path) for a, s in ends))
+                    and may_step(self.program, step, at)
+                    and not self._is_step_of_one(step, at)
+                ):
+                    name = ir.render(step.func) or "step"
+                    message = f"{name}() may step the optimizer of line {stmt.line}, which is not followed"
+                    raise refused("AMP010", message, step.line)
+
+    def _is_step_of_one(self, call: ir.Call, function: str) -> bool:
+        """Whether it is seen which optimizer steps there, or that none does."""
+        assert isinstance(call.func, ir.Attr)
+        receiver = call.func.value
+        slot = self.optimizers.slot(receiver, function)
+        if slot is not None and self.optimizers.trace(slot).births:
+            return True
+        refs = self.program.resolve(receiver, function)
+        return any(ref.kind == "made" and "lr_scheduler" in ref.name for ref in refs)
+
+    @cached_property
+    def _unstepped(self) -> list[tuple[str, ir.Stmt, ir.Call]]:
+        """The optimizers that are made, of which no step is known."""
+        known = {
+            id(birth.call)
+            for _, _, event in self.events.calls_of("step")
+            if event.slot is not None and event.slot.kind != "unknown"
+            for birth in self.optimizers.trace(event.slot).births
+        }
+        return [
+            (function, stmt, call)
+            for function, stmt, call in self.program.all_calls()
+            if id(call) not in known
+            and parameters_of(call) is not None
+            and self.optimizers.makers.construction(call, function) == "plain"
+        ]
 
     def _steps(self, slots: frozenset[Slot]) -> Steps:
         """Every step on a group's optimizers; raises `Blocked` on odd forms."""
@@ -1320,3 +1369,10 @@ def _keeps_backward(function: ir.Function) -> int:
                 if bound and id(inner) not in called:
                     return stmt.line
     return 0
+
+
+def _given_words(call: ir.Call) -> set[str]:
+    """What an optimizer's parameters are said to be of: ``net`` of ``SGD(self.net.parameters())``."""
+    given = parameters_of(call)
+    words = set() if given is None else {*ir.words_in(given)}
+    return words - {"self", "parameters", "params", "lr", "filter", "p"}

@@ -423,3 +423,24 @@ next(judge)
     output = migrated(body)
     assert 'torch.autocast("cuda", enabled=False)' in output
     assert check_off(HEAD + body, HEAD + output) == []
+
+
+HANDED_OUT = {
+    "a context variable": "import contextvars\nheld = contextvars.ContextVar('held')\n"
+    "held.set(second)\nCALL = held.get()",
+    "a weak reference": "import weakref\nheld = weakref.ref(second)\nCALL = held()",
+    "a queue": "import queue\nheld = queue.Queue()\n[held.put(second) for _ in data]\nCALL = held.get()",
+    "an object of one's own": "class Held:\n    def __getitem__(self, key):\n"
+    "        return second\nCALL = Held()[0]",
+    "its variables": "CALL = globals()['second']",
+}
+
+
+@pytest.mark.parametrize("name", HANDED_OUT)
+def test_an_optimizer_that_is_stepped_out_of_sight(name: str) -> None:
+    """The gradients on which it steps are scaled."""
+    setup, _, call = HANDED_OUT[name].rpartition("CALL = ")
+    setup = f"second = torch.optim.SGD(model[0].parameters(), lr=0.1)\n{setup}"
+    body = LOOP.replace("for x", f"{setup}for x").replace("CALL", f"{call}.step()")
+    assert left_alone(body) == "AMP010"
+    assert "unscale_" not in migrated(body.replace(f"    {call}.step()\n", ""))

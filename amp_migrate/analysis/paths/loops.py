@@ -569,7 +569,7 @@ class Finder:
         for caller in callers:
             for stmt in self.program.statements(caller):
                 for call in calls_of(stmt):
-                    if self._may_step(call, caller):
+                    if may_step(self.program, call, caller):
                         name = ir.render(call.func) or gradients.called(call)
                         message = f"{name}() may step an optimizer, but is not followed"
                         return Refusal("AMP010", message, call.line)
@@ -597,16 +597,6 @@ class Finder:
                 if site.caller not in found:
                     found.append(site.caller)
         return found
-
-    def _may_step(self, call: ir.Call, function: str) -> bool:
-        """Whether a call of something out of sight is a step by its name: ``manager.step()``."""
-        if self.program.callees(call, function):
-            return False
-        name = gradients.called(call)
-        if not isinstance(call.func, ir.Attr) or name != "step":
-            return bool(_NAMES_STEP.fullmatch(name))
-        holder = ir.key_of(call.func.value) or ir.render(call.func.value) or ""
-        return not call.args and not _STEPS_OTHERWISE.search(holder)
 
     def _kept_step(self, stmt: ir.Stmt, function: str) -> str | None:
         """The ``step`` of an optimizer that a statement mentions other than to call it, as written."""
@@ -816,3 +806,14 @@ def opens_autocast(stmt: ir.Stmt) -> bool:
         and all(arg.value != ir.Const(False) for arg in call.args)
         for call in calls_of(stmt)
     )
+
+
+def may_step(program: Program, call: ir.Call, function: str) -> bool:
+    """Whether a call of something out of sight is a step by its name: ``manager.step()``."""
+    if program.callees(call, function):
+        return False
+    name = gradients.called(call)
+    if not isinstance(call.func, ir.Attr) or name != "step":
+        return bool(_NAMES_STEP.fullmatch(name))
+    holder = ir.key_of(call.func.value) or ir.render(call.func.value) or ""
+    return not call.args and not _STEPS_OTHERWISE.search(holder)
