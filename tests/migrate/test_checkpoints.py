@@ -587,6 +587,32 @@ def test_an_optimizer_out_of_a_file_of_which_less_is_known(old: str, new: str) -
     left_alone(source.replace(old, new), head="")
 
 
+def test_an_optimizer_of_an_object_that_is_saved_itself() -> None:
+    head, _, _ = OBJECTS.partition("def main")
+    source = head + """\
+class Run:
+    def __init__(self, path):
+        if path is None:
+            self.model = nn.Linear(6, 3).to(device)
+            self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.1)
+        else:
+            read = torch.load(path, weights_only=False)
+            self.model = read["model"]
+            self.optimizer = read["optimizer"]
+    def go(self):
+        train(self.model, self.optimizer)
+        save_checkpoint(0, self.model, self.optimizer)
+for path in (None, PATH):
+    run = Run(path)
+    run.go()
+"""
+    output = migrated(source, head="")
+    assert 'if self.scaler.is_enabled() and read.get("scaler"):' in output
+    assert check_off(source, output) == []
+    assert check_scaled(source, output) == []
+    assert check_mixed(source, output) == []
+
+
 def test_optimizers_that_share_a_scaler_and_are_saved_themselves() -> None:
     source = OBJECTS.replace("SAVE", "save_checkpoint(epoch, model, optimizer)")
     source = source.replace("model, optimizer)", "model, optimizer, second)")

@@ -44,7 +44,8 @@ class Move:
     """Something is put on an accelerator.
 
     ``device`` is None for ``.cuda()`` and for literal CUDA devices. ``kind``: ``module``, ``loss``,
-    ``data``, ``setting`` (a default for all that follows), ``mention`` (a CUDA device is made).
+    ``data``, ``setting`` (a default for all that follows), ``mention`` (a CUDA device is made), ``current``
+    (one of several is chosen, and nothing is put there).
     """
 
     function: str
@@ -174,7 +175,7 @@ class _Finder:
             if named is None or "cuda" in named:
                 yield Move(function, stmt, None, guards, "setting")
         elif called == "torch.cuda.set_device":
-            yield Move(function, stmt, None, guards, "data")
+            yield Move(function, stmt, None, guards, "current")
         elif called == "torch.device":
             given = expr.argument(0, "device")
             if is_literal_cuda(given) and not guards:

@@ -490,7 +490,14 @@ class Optimizers:
                     Problem(NOT_FOUND, slot.owner, function.line, reason)
                 )
         for definition in definitions:
-            self._follow_definition(slot, definition, trace)
+            call = self._made_beside(slot, definition, definitions)
+            if call is None:
+                self._follow_definition(slot, definition, trace)
+                continue
+            at, stmt = definition.function, definition.stmt
+            given = State(call, at, stmt, ())
+            birth = Birth(at, stmt.path, slot, stmt, call, given, is_read=True)
+            trace.births.add(birth)
         if slot.key is not None:
             holder, function_name = self._named(slot.holder)
             for key, definition in self.collections.stored(holder, function_name):
@@ -669,12 +676,6 @@ class Optimizers:
                     reason = f"{slot.shown} is what `with {manager}()` hands out"
             trace.onward.append(Problem(kind, function, stmt.line, reason))
             return
-        made = self._made_beside(slot, definition)
-        if made is not None:
-            source = State(made, function, stmt, ())
-            birth = Birth(function, stmt.path, slot, stmt, made, source, is_read=True)
-            trace.births.add(birth)
-            return
         places: list[Fields] = [()]
         if value is not None and definition.index is not None:
             places = [(item(definition.index),)]
@@ -686,11 +687,13 @@ class Optimizers:
             given = State(value, function, stmt, (*taken, *slot.fields))
             self._follow_value(slot, given, None, trace)
 
-    def _made_beside(self, slot: Slot, read: Definition) -> ir.Call | None:
-        """The call that makes the optimizer of a variable where no file has one: that of the file was made by
-        it in a run before."""
+    def _made_beside(
+        self, slot: Slot, read: Definition, definitions: Iterable[Definition]
+    ) -> ir.Call | None:
+        """The call that makes an optimizer where no file has one, in the function that reads it out of a file:
+        that was made by it in a run before."""
         program, function = self.program, read.function
-        if slot.kind != "variable" or slot.key or slot.owner != function:
+        if slot.key or slot.fields:
             return None
         match read.value:
             case ir.Item(value=ir.Name() as file, key=ir.Const()) if (
@@ -709,8 +712,9 @@ class Optimizers:
                 return None
         made = {
             one.value
-            for one in program.definitions(function, slot.name)
+            for one in definitions
             if isinstance(one.value, ir.Call)
+            and one.function == function
             and self.makers.construction(one.value, function) == "plain"
         }
         return made.pop() if len(made) == 1 else None
