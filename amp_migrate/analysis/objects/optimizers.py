@@ -690,8 +690,8 @@ class Optimizers:
     def _made_beside(
         self, slot: Slot, read: Definition, definitions: Iterable[Definition]
     ) -> ir.Call | None:
-        """The call that makes an optimizer where no file has one, in the function that reads one out of a file:
-        in a run before, it has made that, too."""
+        """The call that makes an optimizer where no file has one, in the function that reads it out of a
+        file: in a run before, it has made that, too."""
         program, function = self.program, read.function
         if slot.key or slot.fields:
             return None
