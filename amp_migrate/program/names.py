@@ -253,6 +253,10 @@ class Names:
             and two.isdisjoint(self.imported_by_name)
         )
 
+    def is_imported(self, file: str) -> bool:
+        """Whether another file imports it; if not, it is a script, or for whom is not known."""
+        return len(self._importers_of(file)) > 1
+
     def scripts_of(self, files: Iterable[str], among: frozenset[str]) -> frozenset[str]:
         """Those whose run as a script may execute code of some files."""
         found = [self._importers_of(file) for file in files]

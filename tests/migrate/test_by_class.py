@@ -1016,3 +1016,30 @@ class Runner:
         (tmp_path / f"train_{name}.py").write_text(script)
     results = {Path(r.path).name: r for r in migrate_paths([tmp_path]).results}
     assert results["One.py"].changed and results["Other.py"].changed
+
+
+def test_a_class_that_nothing_here_imports_may_be_run_out_of_sight(
+    tmp_path: Path,
+) -> None:
+    net = """\
+class One:
+    def __init__(self, net):
+        self.net = net
+        self.opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    def train(self, data):
+        for x, y in data:
+            self.update(x.to(device), y.to(device))
+    def update(self, x, y):
+        self.opt.zero_grad()
+        loss = criterion(self.net(x), y)
+        loss.backward()
+        self.opt.step()
+"""
+    update = net[net.index("    def update") :]
+    (tmp_path / "one.py").write_text(f"{HEAD}{net}")
+    other = f"from one import *\nclass Other(One):\n{update}"
+    (tmp_path / "other.py").write_text(other)
+    script = "from one import *\nOne(model).train(data)\n"
+    (tmp_path / "train.py").write_text(script)
+    results = {Path(r.path).name: r for r in migrate_paths([tmp_path]).results}
+    assert results["one.py"].changed and results["other.py"].changed

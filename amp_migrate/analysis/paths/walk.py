@@ -192,8 +192,10 @@ class Walk(ABC, Generic[Held]):
     def _can_run(self, callee: str) -> bool:
         """Whether a called function is one that can run at all, where the way begins."""
         for root, _ in self._frames[:1]:
-            files = ir.file_of(callee), ir.file_of(root)
-            if not self.program.may_run_together(*files):
+            file, program = ir.file_of(callee), self.program
+            if program.is_imported(file) and not program.may_run_together(
+                file, ir.file_of(root)
+            ):
                 self._by_way = True
                 return False
         return self._is_near(callee) and (self.live is None or self.live.runs(callee))
