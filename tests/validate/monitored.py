@@ -20,6 +20,7 @@ from trees import Tree, run_main
 from amp_migrate.catalogue.protocol import protocol
 from amp_migrate.catalogue.rules import lint_code, lint_rule
 from amp_migrate.validate.harness.log import Log
+from amp_migrate.validate.harness.processes import keep_groups
 from amp_migrate.validate.harness.protocol.monitor import Monitor
 from amp_migrate.validate.harness.switches import Switches
 from amp_migrate.validate.harness.where import Where
@@ -55,6 +56,7 @@ def _work(
 ) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
+    keep_groups()
     seen = Seen()
     output = io.StringIO()
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
