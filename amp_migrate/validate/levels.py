@@ -97,11 +97,11 @@ def loss_scaling(run: Run, reference: Record, different: Compare) -> LevelVerdic
             f"{order.name}: {found}; from {LOW[0]:g} the runs are bit-identical: fp32 under- or overflow"
         )
     looked_at = f"{_counted(reference)}, {len(MOVING)} moving scales"
-    if outcome is Outcome.PROVEN and not any(
-        line["scaled"] for line in steady.all("loss")
-    ):
-        return LevelVerdict(Level.SCALED, Outcome.NOT_JUDGED, "no loss is scaled here")
     if outcome is Outcome.PROVEN:
+        if not any(line["scaled"] for line in steady.all("loss")):
+            return LevelVerdict(
+                Level.SCALED, Outcome.NOT_JUDGED, "no loss is scaled here"
+            )
         wanted = injection(steady)
         if wanted is None:
             return LevelVerdict(

@@ -311,10 +311,10 @@ class Forward:
                 first, *_ = call.func.args
                 return self.is_forward(ir.Call(first.value, call.args), function, level)
         refs = program.resolve(call.func, function)
-        if Ref("made", "torch.load") in refs:
+        read = Ref("made", "torch.load")
+        if read in refs and is_saved(program, call.func, function):
             # What is read is what was written.
-            if is_saved(program, call.func, function):
-                refs -= {Ref("made", "torch.load")}
+            refs -= {read}
         func = self.contents.item_of(call.func, function) or call.func
         is_loss = level == MODELS and _names_loss(ir.key_of(func))
         if refs and not (is_loss and all(ref.kind == "made" for ref in refs)):

@@ -74,10 +74,7 @@ def _beside(
     that the dict has is looked at."""
     places: list[_StateCall] = []
     for function, stmt, call, held, slot in calls:
-        if _loads(call):
-            places.append((function, stmt, call, held, slot))
-            continue
-        if not isinstance(call, ir.Call):
+        if _loads(call) or not isinstance(call, ir.Call):
             places.append((function, stmt, call, held, slot))
             continue
         for one in states.leaving(function, stmt, call):

@@ -86,7 +86,7 @@ def probe(path: str) -> None:
 
 def _sees_cuda_confined(scratch: str) -> bool:
     if not hasattr(os, "fork"):
-        return True  # nothing is confined there
+        return bool(torch.cuda.is_available())  # nothing is confined there
     child = os.fork()
     if not child:
         try:
