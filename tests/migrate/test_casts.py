@@ -34,6 +34,39 @@ loss = F.mse_loss(model(x), y)
 ---
 return self.fc2(h.new_zeros([8, 8]).scatter_add(1, rows, h))
 
+=== counted like what may be half
+LINEAR
+def grid(n, like):
+    rows = torch.arange(n, device=like.device)
+    return torch.meshgrid(
+        rows.to(like.dtype), torch.arange(2, dtype=like.dtype, device=like.device)
+    )
+---
+h = model(x)
+places = grid(x.shape[1], h)[0] + h.new_full((2,), 4097)
+loss = F.mse_loss(h + places.sum() * 0, y)
+---
+rows.to(like.float().dtype), torch.arange(2, dtype=like.float().dtype, device=like.device)
+places = grid(x.shape[1], h)[0] + h.float().new_full((2,), 4097)
+
+=== counted as far as half precision has each
+LINEAR
+---
+h = model(x)
+loss = F.mse_loss(h + torch.arange(8, device=device).type_as(h).mean(), y)
+---
+loss = F.mse_loss(h + torch.arange(8, device=device).type_as(h).mean(), y)
+
+=== scattered into what is made of its dtype
+LINEAR
+---
+h = model(x)
+at = torch.zeros(8, 1, dtype=torch.long, device=device)
+sums = torch.zeros(8, 1, dtype=h.dtype, device=device).scatter_add(0, at, y.to(h.dtype))
+loss = F.mse_loss(h + sums, y)
+---
+    sums = torch.zeros(8, 1, dtype=h.float().dtype, device=device).scatter_add(0, at, y.to(h.float().dtype))
+
 === asked for where it is, by its type
 NET
     h = self.features(x)

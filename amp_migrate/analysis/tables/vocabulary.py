@@ -95,6 +95,8 @@ class Half:
     """The smallest number above 0."""
     next_to_one: float
     """1 minus less than this is 1."""
+    counted: int
+    """From here on it has not every integer."""
 
     def overflows(self, value: float) -> bool:
         """Whether it would be infinite, and is not."""
@@ -108,10 +110,15 @@ class Half:
         """Whether it would be infinite or 0, and is neither."""
         return self.overflows(value) or self.underflows(value)
 
+    def skips(self, value: float) -> bool:
+        """Whether a number is an integer that it does not have: one of a place, or a count."""
+        step = 2 ** max(0, int(value).bit_length() - self.counted.bit_length() + 1)
+        return self.counted < value < self.largest and value % step > 0
+
 
 HALVES = {
-    "float16": Half(65504.0, 5.97e-8, 2**-12),
-    "bfloat16": Half(3.3895313892515355e38, 9.2e-41, 2**-9),
+    "float16": Half(65504.0, 5.97e-8, 2**-12, 2048),
+    "bfloat16": Half(3.3895313892515355e38, 9.2e-41, 2**-9, 256),
     # What is chosen when the program runs may be either.
-    "auto": Half(65504.0, 5.97e-8, 2**-9),
+    "auto": Half(65504.0, 5.97e-8, 2**-9, 256),
 }

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.tables import dtype_table
+from amp_migrate.analysis.tables.vocabulary import HALVES
+from amp_migrate.analysis.values.numbers import Numbers
 from amp_migrate.catalogue.operations import operations, since
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import CastLike, Upcast
 from amp_migrate.migrate.precision.remedies import Found, Planner, is_part
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import each_call
 from amp_migrate.sources.requirements import CHOOSES_DTYPE
 
 _WEIGHTS = "per_sample_weights"
@@ -31,6 +34,12 @@ _IN_ANY_TORCH = frozenset("complex heaviside allclose isclose".split())
 _GATHERS = ("torch.distributed.all_gather", "torch.distributed.all_gather_into_tensor")
 _MAY_BE_NUMBERS = ("weight", "other")
 _NEVER = (10**6, 0)
+_RANGES = frozenset("arange linspace range".split())
+_HOLD = {
+    **dict.fromkeys(("tensor", "as_tensor", "new_tensor"), (0, "data")),
+    **dict.fromkeys(("full", "full_like", "new_full"), (1, "fill_value")),
+}
+"""What makes a tensor of numbers, and where these are given."""
 
 
 def is_matrix_norm(origin: str, call: ir.Call) -> bool:
@@ -51,7 +60,7 @@ class Casts(Planner):
 
     def raise_operands(self, function: str, stmt: ir.Stmt, call: ir.Call) -> bool:
         """Cast the operands of a call up that is not implemented in half precision, if that is one."""
-        operands = list(self._operands(function, call))
+        operands = list(self._operands(function, stmt, call))
         if not operands:
             return False
         edits: list[Found] = []
@@ -64,7 +73,72 @@ class Casts(Planner):
         self.remedies.edits.update(dict.fromkeys(edits))
         return True
 
-    def _operands(self, function: str, call: ir.Call) -> Iterator[ir.Expr]:
+    def counted_like(
+        self, function: str, stmt: ir.Stmt, call: ir.Call
+    ) -> ir.Expr | None:
+        """``h`` of ``torch.arange(n, dtype=h.dtype)``, ``positions.type_as(h)``, ``h.new_tensor([4097])``:
+        what gets integers that half precision may not have."""
+        name, receiver = self._named(function, call)
+        counting = [Made(call, function, stmt)]
+        if receiver is not None and name in ("to", "type", "type_as"):
+            counting = self._parts(Made(receiver, function, stmt))
+        elif name not in (*_RANGES, *_HOLD):
+            return None
+        if any(self._is_range(at) for at in counting):
+            # Those of one grid are to be of one dtype.
+            body = self.program.functions[function].body
+            counting = [Made(one, function, at) for at, one in each_call(body)]
+        if not any(map(self._counts_far, counting)):
+            return None
+        for arg in call.args:
+            match arg.value:
+                case ir.Attr(value=like, attr="dtype"):
+                    return like
+        if name in ("type_as", "full_like") and call.args:
+            return call.args[0].value
+        if name == "to" and call.args:
+            like = call.args[0].value
+            is_tensor = self.remedies.is_tensor(Made(like, function, stmt))
+            return like if is_tensor else None
+        return receiver if name.startswith("new_") else None
+
+    def _parts(self, at: Made) -> list[Made]:
+        """All that stands in an expression, or in what it is given."""
+        made = [at, *(self.flow.made(at) or ())]
+        return [one.inner(part) for one in made for part in ir.walk(one.expr)]
+
+    def _is_range(self, at: Made) -> bool:
+        match at.expr:
+            case ir.Call() as call:
+                return self._named(at.function, call)[0] in _RANGES
+        return False
+
+    def _counts_far(self, at: Made) -> bool:
+        """Whether it makes a tensor of integers that may go beyond where half precision has each."""
+        if not isinstance(at.expr, ir.Call):
+            return False
+        name, _ = self._named(at.function, at.expr)
+        half = HALVES[self.remedies.dtype]
+        if name in _RANGES:
+            ends = ("start", "end", None)
+            given = [arg.value for arg in at.expr.args if arg.name in ends]
+            return not all(
+                isinstance(end, ir.Const)
+                and isinstance(end.value, (int, float))
+                and abs(end.value) <= half.counted
+                for end in given
+            )
+        held = at.expr.argument(*_HOLD[name]) if name in _HOLD else None
+        numbers = Numbers(self.program, half)
+        return held is not None and any(
+            half.skips(number)
+            for part in self._parts(at.inner(held))
+            for number in numbers.all(part.expr, part.function)
+        )
+
+    def _operands(
+        self, function: str, stmt: ir.Stmt, call: ir.Call
+    ) -> Iterator[ir.Expr]:
         origin = self.program.origin(call.func, function)
         if origin is not None:
             if dtype_table.FP32_ONLY.fullmatch(origin) or is_matrix_norm(origin, call):
@@ -78,6 +152,8 @@ class Casts(Planner):
                 assert isinstance(call.func, ir.Attr)
                 given = (call.func.value, None)
             yield from (one for one in given[: 1 + (name == "grid_sample")] if one)
+        if (like := self.counted_like(function, stmt, call)) is not None:
+            yield like
         # Of an embedding bag: they want to be of the dtype of its weights.
         yield from (a.value for a in call.args if a.name == _WEIGHTS)
 

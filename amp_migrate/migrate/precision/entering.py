@@ -458,7 +458,8 @@ def leaves(expr: ir.Expr, apart: Collection[int] = ()) -> Iterator[ir.Expr]:
                 first, last = _LENGTHS.get(func.attr, (0, 0))
             for place, arg in enumerate(args):
                 at_length = first <= place < last and arg.name is None
-                if arg.name not in SETTINGS and not at_length:
+                is_setting = arg.name in SETTINGS and ir.last_of(arg.value) != "dtype"
+                if not (is_setting or at_length):
                     yield from leaves(arg.value, apart)
         case ir.Name():
             yield expr

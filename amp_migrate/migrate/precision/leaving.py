@@ -332,6 +332,9 @@ class Leaving:
             return self._helped(
                 function, stmt, halves, operands[:1], False, f"{name}()", sure
             )
+        like = self.casts.counted_like(function, stmt, call)
+        if like is not None:
+            self._widened(function, stmt, like)
         if name in operations("grows"):
             self._widened(function, stmt, operands[0])
         if name in operations("product"):
