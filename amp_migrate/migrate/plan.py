@@ -68,8 +68,9 @@ def plan_program(
     spot: Spot = lambda line, file: f"line {line}",
     told: Told = lambda function, birth: None,
     wanted: Callable[[TrainingLoop], bool] = lambda loop: True,
+    settled: Callable[[TrainingLoop], bool] = lambda loop: False,
 ) -> Planned:
-    """Plan all loops of some linked files.
+    """Plan all loops of some linked files, but for those that are ``settled``.
 
     ``writable``: the files that may be changed (None: all). A group of loops that needs an edit in
     another one is left alone as a whole. ``mentioned_elsewhere`` tells which file that could not be
@@ -81,7 +82,7 @@ def plan_program(
     program = called_first(program)
     edits: dict[str, dict[Edit, None]] = defaultdict(dict)
     planner = Planner(program, options, mentioned_elsewhere, told)
-    groups = planner.groups()
+    groups = planner.groups(lambda loop: not settled(loop))
     for loop in (loop for group in groups for loop in group.loops):
         loop.off = loop.off or not wanted(loop)
     for loops, one in _plan_all(planner, _clusters(groups), writable, shown, spot):

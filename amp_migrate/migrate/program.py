@@ -125,7 +125,11 @@ class Migration(ProgramWork):
             pass
         return Unaligned()
 
-    def _plan(self, texts: Mapping[str, str]) -> Planned:
+    def _plan(
+        self,
+        texts: Mapping[str, str],
+        settled: Callable[[TrainingLoop], bool] = lambda loop: False,
+    ) -> Planned:
         modules = []
         read = {} if self.program is None else self.program.modules
         with kept():
@@ -150,7 +154,22 @@ class Migration(ProgramWork):
             spot=self.telling.spot,
             told=self.told,
             wanted=self.wanted,
+            settled=settled,
         )
+
+    def _settled(
+        self, planned: Planned, changed: Collection[str]
+    ) -> Callable[[TrainingLoop], bool]:
+        """Which loops stay as they are planned: those of a group that never runs with a changed file."""
+        assert self.program is not None
+        around = self.program.around
+        known = {
+            (loop.function, loop.path)
+            for group in planned.groups
+            if all(around((_file_of(one),)).isdisjoint(changed) for one in group)
+            for loop in group
+        }
+        return lambda loop: (loop.function, loop.path) in known
 
     def _rewrite(self, planned: Planned) -> dict[str, str]:
         """The new texts; raises `WrongError` where one of them does not pass its check."""
@@ -175,7 +194,8 @@ class Migration(ProgramWork):
         )
         if wrong is not None:
             raise WrongError(*wrong)
-        again = self._plan({**texts, **outputs})
+        settled = self._settled(planned, outputs)
+        again = self._plan({**texts, **outputs}, settled)
         if again.file_plans:
             raise WrongError(
                 min(again.file_plans), "a second run would change it again"
