@@ -300,7 +300,7 @@ class _Editor:
         self, region: Autocast, body: list[cst.BaseStatement], indent: str
     ) -> cst.With:
         called = spelled(
-            "autocast",
+            "autocast" if region.caches else "autocast without a cache",
             self.plan.torch_version,
             self.plan.torch_name,
             dtype=region.dtype,

@@ -43,6 +43,8 @@ class Autocast:
     dtype: str
     """The expression for what it casts to, ``torch.float16``."""
     hoists: bool = False
+    caches: bool = True
+    """Whether casts of the weights are kept until its end."""
 
 
 @dataclass(frozen=True, slots=True)

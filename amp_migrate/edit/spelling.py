@@ -12,6 +12,14 @@ _FORMS: dict[str, dict[tuple[int, int], str]] = {
         OLDEST: "{torch}.cuda.amp.autocast(enabled={enabled})",
         CHOOSES_DTYPE: '{torch}.autocast("cuda", dtype={dtype}, enabled={enabled})',
     },
+    "autocast without a cache": {
+        CHOOSES_DTYPE: (
+            '{torch}.autocast("cuda", dtype={dtype}, enabled={enabled},'
+            " cache_enabled=False)"
+        ),
+        # What is cast while gradients are off is not kept any more.
+        (2, 13): '{torch}.autocast("cuda", dtype={dtype}, enabled={enabled})',
+    },
     "off": {
         OLDEST: "{torch}.cuda.amp.autocast(enabled=False)",
         CHOOSES_DTYPE: '{torch}.autocast("cuda", enabled=False)',

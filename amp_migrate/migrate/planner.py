@@ -639,7 +639,7 @@ class Planner:
         travel = group.travel
         runs = self._born(group, runs)
         group.placement, group.runs = placement, runs
-        self._place_regions(group, runs, sources)
+        self._place_regions(group, runs, sources, ownership)
         self._place_backwards(group, backwards, hoisted)
         if self.options.scaled:
             self._place_steps(group, steps, placement)
@@ -651,7 +651,7 @@ class Planner:
             group.notes = notes + unsaved(unfollowed, states, each)
         for run in evaluated:
             with group.regional.attempt():
-                self._place_regions(group, [run], {})
+                self._place_regions(group, [run], {}, ownership)
         for function, edit in hazards.edits:
             group.place(function, edit)
         self.spans.update(hazards.spans)
@@ -1083,7 +1083,11 @@ class Planner:
     # -- edits --------------------------------------------------------------------------------
 
     def _place_regions(
-        self, group: Group, runs: list[Run], sources: dict[Site, Backward]
+        self,
+        group: Group,
+        runs: list[Run],
+        sources: dict[Site, Backward],
+        ownership: Ownership,
     ) -> None:
         regional = group.regional
         assert regional is not None
@@ -1097,6 +1101,7 @@ class Planner:
                 self._begin_switched_off(group, run, switch, ways)
         if runs and not switches:
             self._refuse_early(runs[0])
+        reach = Reach(self.program, self.regions, self.forward, ownership)
         for run, switch in switches.items():
             torch = self.torch_names.of(run.function)
             dtype = f"{torch}.{self.options.dtype}"
@@ -1107,7 +1112,11 @@ class Planner:
                     enabled = switch
                 case _:
                     dtype, enabled = switch, f"{switch} is not None"
-            region = Autocast(run.path, run.last, enabled, dtype, run.hoists)
+            caches = not reach.casts_without_gradients(run)
+            if not caches and self.options.torch_version < CHOOSES_DTYPE:
+                message = "before torch 1.10, weights that run without gradients get none later in a region"
+                raise refused("AMP009", message)
+            region = Autocast(run.path, run.last, enabled, dtype, run.hoists, caches)
             group.place(run.function, region)
 
     def _is_bound(self, switch: str, run: Run) -> bool:

@@ -6,7 +6,7 @@ that finds some leaves those of the new layers scaled.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import takewhile
 
 from amp_migrate.analysis.objects.coverage import Coverage
@@ -328,11 +328,77 @@ def _where_made(coverage: Coverage, one: Identity) -> Iterator[Definition]:
         if own is None or program.functions[made.function].name != "__init__":
             yield made
             continue
+        again = _is_made_over(program, own[1])
+        if not again and _is_of_same(coverage, own[1]):
+            continue  # What steps on its object does not know another's optimizer.
         holders = _asked_for_parts(coverage, own[1])
-        if not holders or _is_made_over(program, own[1]):
+        if again or not holders:
             yield made
         for holder in holders:
             yield from coverage.bindings(holder)
+
+
+def _is_of_same(coverage: Coverage, class_name: str) -> bool:
+    """Whether each object of a class makes its optimizers of what it has made itself."""
+    program = coverage.program
+    family = program.family(class_name)
+    own = {birth: program.self_class(birth.function) for birth in coverage.births}
+    return all(
+        me is not None
+        and me[1] in family
+        and any(
+            isinstance(target, ir.Attr) and target.value == ir.Name(me[0])
+            for target in birth.stmt.targets
+        )
+        and _is_made_by_self(
+            program, parameters_of(birth.call), birth.function, family, frozenset()
+        )
+        for birth, me in own.items()
+    )
+
+
+def _is_made_by_self(
+    program: Program,
+    expr: ir.Expr | None,
+    function: str,
+    family: Collection[str],
+    around: frozenset[ir.Expr],
+) -> bool:
+    """Whether the parameters that are meant are of modules that an object makes; ``around``: its attributes
+    that are being looked at."""
+
+    def are(parts: Iterable[ir.Expr]) -> bool:
+        return all(
+            _is_made_by_self(program, part, function, family, around) for part in parts
+        )
+
+    me = ir.Name(program.functions[function].self_name or "?")
+    match expr:
+        case ir.Operation(op="+", operands=items) | ir.Display(items=items):
+            return are(items)
+        case ir.Attr(value=value) if value == me:
+            made = program.definitions_of(expr, function)
+            return expr in around or (
+                bool(made)
+                and all(
+                    _is_made_by_self(
+                        program, one.value, one.function, family, around | {expr}
+                    )
+                    for one in made
+                )
+            )
+        case ir.Call(func=func, args=args):
+            origin = program.origin(func, function)
+            if isinstance(func, ir.Attr) and origin is None:
+                return are((func.value,))
+            if isinstance(func, ir.Name) and origin is not None:
+                return are(arg.value for arg in args)
+            refs = program.resolve(expr, function)
+            return bool(refs) and all(
+                ref.kind in ("instance", "made") and ref.name not in family
+                for ref in refs
+            )
+    return False
 
 
 def _asked_for_parts(coverage: Coverage, class_name: str) -> set[Identity]:

@@ -296,6 +296,42 @@ RENEWED = {
 }
 
 
+EACH_ITS_OWN = """\
+import sys
+class Agent:
+    def __init__(self, kind):
+        self.net = make().to(device)
+        self.weights = list(self.net.parameters())
+        if kind == "sgd":
+            self.opt = torch.optim.SGD(GIVEN, lr=0.1)
+    def update(self, x, y):
+        self.opt.zero_grad()
+        loss = criterion(self.net(x), y)
+        loss.backward()
+        self.opt.step()
+class Runner:
+    def __init__(self, kind):
+        if kind != "none":
+            self.agent = Agent(kind)
+for turn in range(2):
+    runner = Runner((sys.argv + ["sgd"])[1])
+    for x, y in data:
+        runner.agent.update(x, y)
+"""
+PEERS = EACH_ITS_OWN.replace(
+    "        self.weights",
+    "        self.peer, Agent.peer = getattr(Agent, 'peer', self), self\n"
+    "        self.weights",
+)
+"""A constructor may not make an optimizer: its object has none then, and not that of another."""
+RENEWED["an object with a model"] = EACH_ITS_OWN.replace(
+    "GIVEN", "self.net.parameters()"
+)
+RENEWED["an object with a list of weights"] = EACH_ITS_OWN.replace(
+    "GIVEN", "self.weights"
+)
+
+
 @pytest.mark.parametrize("name", RENEWED)
 def test_a_model_with_an_optimizer_of_its_own(name: str) -> None:
     pytest.importorskip("torch")
@@ -306,6 +342,12 @@ def test_a_model_with_an_optimizer_of_its_own(name: str) -> None:
 
 
 OUTLIVED = {
+    "by a constructor that is run again": EACH_ITS_OWN.replace("GIVEN", "self.weights")
+    + 'runner.agent.__init__("none")\nrunner.agent.update(*data[0])\n',
+    "by the constructor of another": PEERS.replace("GIVEN", "self.peer.weights"),
+    "by the constructor of another, asked for weights": PEERS.replace(
+        "GIVEN", "self.peer.net.parameters()"
+    ),
     "by a method": agent(ANEW),
     "by a method, and nothing is clipped": agent(ANEW, clip="pass"),
     "by a method, behind the new optimizer": agent(BORN, ANEW),

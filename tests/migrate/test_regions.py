@@ -629,6 +629,96 @@ HIDDEN = {
 }
 
 
+OFF_FIRST = {
+    "in a method": (
+        True,
+        "    with torch.no_grad():\n        v = self.critic(x)\n    return v + 1\n",
+    ),
+    "in what a method calls": (
+        True,
+        "    with torch.no_grad():\n        return self.value(x)\n",
+    ),
+    "of another module": (
+        False,
+        "    with torch.no_grad():\n        return self.target(x)\n",
+    ),
+    "of what is changed alone": (
+        False,
+        "    with torch.no_grad():\n"
+        "        for p, q in zip(self.target.parameters(), self.critic.parameters()):\n"
+        "            p.copy_(q)\n"
+        "    return self.target(x).detach()\n",
+    ),
+    "with gradients": (False, "    return self.critic(x).detach()\n"),
+}
+
+
+@pytest.mark.parametrize("name", OFF_FIRST)
+def test_weights_that_run_without_gradients_first(name: str) -> None:
+    """Before torch 2.13, a cast that is kept of them there gives them none later in the region."""
+    uncached, goal = OFF_FIRST[name]
+    source = f"""\
+class Agent:
+    def __init__(self):
+        self.critic = make().to(device)
+        self.target = make().to(device)
+        self.opt = torch.optim.SGD(self.critic.parameters(), lr=0.1)
+    def value(self, x):
+        return self.critic(x)
+    def goal(self, x):
+{indent(goal, "    ")}\
+    def learn(self, x):
+        self.opt.zero_grad()
+        loss = F.mse_loss(self.critic(x), self.goal(x))
+        loss.backward()
+        self.opt.step()
+agent = Agent()
+for x, y in data:
+    agent.learn(x)
+"""
+    output = migrated(source)
+    assert ("cache_enabled=False," in output) == uncached
+    if uncached:
+        check_runs(HEAD + source, HEAD + output)
+        since, before = (
+            migrate_source(HEAD + source, options=Options(torch_version=v))
+            for v in ((2, 13), (1, 9))
+        )
+        assert "cache_enabled" not in since.output
+        assert [found.code for found in before.diagnostics] == ["AMP009"]
+
+
+OFF_INSIDE = {
+    "the part that is trained": (True, "self.net(x)"),
+    "another part": (False, "self.slow(x)"),
+    "what runs the part": (True, "self.once(x)"),
+}
+
+
+@pytest.mark.parametrize("name", OFF_INSIDE)
+def test_a_part_that_runs_without_gradients_first(name: str) -> None:
+    uncached, call = OFF_INSIDE[name]
+    source = f"""\
+class Twice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net, self.slow = nn.Linear(8, 8), nn.Linear(8, 8)
+    def once(self, x):
+        return self.net(x)
+    def forward(self, x):
+        with torch.no_grad():
+            old = {call}
+        return F.mse_loss(self.net(x + old), x)
+model = Twice().to(device)
+{SGD}for x, y in data:
+    opt.zero_grad()
+    loss = model(x)
+    loss.backward()
+    opt.step()
+"""
+    assert ("cache_enabled=False" in migrated(source)) == uncached
+
+
 @pytest.mark.parametrize("name", HIDDEN)
 def test_forward_out_of_sight(name: str) -> None:
     first, forward, code = HIDDEN[name]

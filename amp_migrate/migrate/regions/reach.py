@@ -70,6 +70,47 @@ class Reach:
             found |= self._mentioned(function, stmt)
         return frozenset(found)
 
+    def casts_without_gradients(self, run: Run) -> bool:
+        """Whether what a region calls runs, with gradients off, weights that may get gradients in the same
+        region: before torch 2.13, the casts that are kept of them lead nowhere.
+        """
+        inside = self.regions.statements_in(run)
+        if any(
+            self.regions.is_without_gradients(run.function, stmt) for stmt in inside
+        ):
+            return False  # Nothing gets gradients here.
+        held: dict[bool, set[Slot]] = {False: set(), True: set()}
+        parts: dict[bool, set[str]] = {False: set(), True: set()}
+        pending = [(run.function, stmt, False, "") for stmt in inside]
+        seen: set[tuple[str, bool, str]] = set()
+        while pending:
+            function, stmt, off, since = pending.pop()
+            own = self.program.self_class(function)
+            if not off and self.regions.is_without_gradients(function, stmt):
+                off = True
+                if own is not None and self.forward.is_in_module(function):
+                    since = own[1]
+            if self.forward.in_statement(stmt, function, MODULES):
+                held[off] |= self._mentioned(function, stmt)
+                if own is not None and (not off or self._is_kin(own[1], since)):
+                    parts[off] |= {
+                        inner.attr
+                        for inner in parts_of(stmt)
+                        if isinstance(inner, ir.Attr)
+                        and inner.value == ir.Name(own[0])
+                        and self.forward.is_module(inner, function)
+                    }
+            for call in calls_of(stmt):
+                for callee in self.program.callees(call, function):
+                    if (callee, off, since) not in seen:
+                        seen.add((callee, off, since))
+                        body = ir.statements(self.program.functions[callee].body)
+                        pending += ((callee, one, off, since) for one in body)
+        return bool(held[False] & held[True] or parts[False] & parts[True])
+
+    def _is_kin(self, class_name: str, other: str) -> bool:
+        return bool(other) and class_name in self.program.family(other)
+
     def _holders_of_terms(self, backward: Backward) -> set[Slot]:
         """The optimizers of parameters that are terms of a loss by themselves, above its backward and
         in no region: ``-(self.log_alpha * entropy.detach()).mean()``."""

@@ -808,7 +808,7 @@ class Regions:
                 elsewhere = self.program.functions[at]
                 if at == function or elsewhere.name == "__init__":
                     continue
-                if self._runs_without_gradients(at, stmt):
+                if self.is_without_gradients(at, stmt):
                     continue
                 if isinstance(definition.value, ir.Const) or (at, stmt.path) in seen:
                     continue
@@ -836,7 +836,7 @@ class Regions:
                         return True
         return False
 
-    def _runs_without_gradients(self, function: str, stmt: ir.Stmt) -> bool:
+    def is_without_gradients(self, function: str, stmt: ir.Stmt) -> bool:
         """Whether gradients are off where a statement stands: what it makes is data."""
         return any(
             map(names_no_grad, self.program.functions[function].decorators)
