@@ -151,6 +151,13 @@ COUNTED = (
  torch.save(both, "c.pt")
 """,
 )
+ASKED = {
+    "by another name": "each = states\nassert len(each) == 2",
+    "in a copy": 'each = {"epoch": 1, **states}\nassert len(each) == 3',
+    "with others": 'each = {"epoch": 1}\neach.update(states)\nassert len(each) == 3',
+    "in a function": "def ask(each):\n    assert len(each) == 2\nask(states)",
+    "one by one": "first, second = states.values()",
+}
 INSIDE = {
     "a dict that is counted": (
         COUNTED[0].replace("ASKED", "assert len(states) == 2"),
@@ -163,6 +170,17 @@ INSIDE = {
     "a dict that is gone through": (
         COUNTED[0].replace("ASKED", "for key in states: print(parts[key])"),
         COUNTED[1],
+    ),
+    **{
+        f"a dict that is counted, {name}": (
+            COUNTED[0].replace("ASKED", asked.replace("\n", "\n ")),
+            COUNTED[1],
+        )
+        for name, asked in ASKED.items()
+    },
+    "a dict that a file gives, and nobody loads": (
+        "",
+        COUNTED[1] + ' net, opt_states = torch.load("c.pt").values()\n',
     ),
     "a file of its own": (LOAD, SAVE),
     "its name is found elsewhere": (

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain, count
 
 from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
+from amp_migrate.analysis.objects.points_to import COPIES, PointsTo
 from amp_migrate.analysis.objects.read_only_uses import saved
 from amp_migrate.analysis.objects.unfollowed import Unfollowed
 from amp_migrate.analysis.paths.association import Scaler
@@ -21,6 +22,10 @@ from amp_migrate.program.link import Program
 
 _WORDS = ("scaler", "grad_scaler", "amp_scaler", "loss_scaler")
 _LOOKS = frozenset("len set list tuple sorted next iter zip enumerate".split())
+_READS = ("torch.load", "pickle.load")
+_SAME = COPIES | {f"builtins.{name}" for name in "dict list set sorted tuple".split()}
+_DEEPEST = 4
+_MOST_STATES = 200
 _OWN_STATES = ("state_dict", "load_state_dict", "__setstate__")
 
 
@@ -86,6 +91,8 @@ def _beside(
     looked += program.calls_named("load_state_dict")
     if any(_is_looked_through(program, *one) for one in looked):
         return None
+    if places and _Counted(program, places).is_any():
+        return None
     keys = _Keys(program, travel, places)
     edits: dict[Placed, None] = {}
     for function, stmt, state, held, slot in places:
@@ -132,6 +139,90 @@ def _is_looked_through(
             if other.value in dicts or _whole(other.value) in dicts:
                 return True
     return False
+
+
+class _Counted:
+    """Whether a program asks how much a dict has that is read or written, under whatever name."""
+
+    def __init__(self, program: Program, places: list[_StateCall]) -> None:
+        self.program = program
+        self.points_to = program.noted(PointsTo)
+        self._kept: set[int] = set()
+        """The dicts, by what makes them."""
+        self._read = False
+        for function, stmt, state, *_ in places:
+            given: ir.Expr | None = state
+            if isinstance(state, ir.Call) and _loads(state):
+                given = state.argument(0, "state_dict")
+            self._read |= _loads(state)
+            self._kept.update(
+                id(inner)
+                for inner in parts_of(stmt)
+                if any(one is state for one in ir.children(inner))
+            )
+            for item in (given, *stmt.targets):
+                if isinstance(item, ir.Item):
+                    objects = self.points_to.of(item.value, function, stmt)
+                    self._kept.update(id(one.expr) for one in objects)
+
+    def is_any(self) -> bool:
+        """``assert len(state) == 2``, ``weights, moments = state.values()``"""
+        for function, stmt, call in self.program.calls_named("len"):
+            if call.args and self._is_kept(call.args[0].value, function, stmt):
+                return True
+        names = ("values", "items", "keys", *(n.rpartition(".")[2] for n in _READS))
+        return any(
+            stmt.value is call
+            and isinstance(stmt.targets[0], ir.Display)
+            and self._is_kept(_whole(call) or call, function, stmt)
+            for name in dict.fromkeys(names)
+            for function, stmt, call in self.program.calls_named(name)
+            if stmt.kind == "assign"
+        )
+
+    def _is_kept(
+        self, expr: ir.Expr, function: str, stmt: ir.Stmt | None, depth: int = 0
+    ) -> bool:
+        if depth > _DEEPEST:
+            return False
+        if isinstance(expr, ir.Name):
+            for at, other, call in self.program.calls_named("update"):
+                if at == function and call.func == ir.Attr(expr, "update"):
+                    if any(
+                        self._is_kept(a.value, at, other, depth + 1) for a in call.args
+                    ):
+                        return True
+        found = [(expr, function, stmt)]
+        if isinstance(expr, (ir.Name, ir.Attr, ir.Call)):
+            objects = self.points_to.of(expr, function, stmt, most=_MOST_STATES)
+            found += [(o.expr, o.function, o.stmt) for o in objects if not o.fields]
+        return any(self._is_made_of_it(*one, depth) for one in found)
+
+    def _is_made_of_it(
+        self, made: ir.Expr, function: str, stmt: ir.Stmt | None, depth: int
+    ) -> bool:
+        if id(made) in self._kept:
+            return True
+        parts: Iterable[ir.Expr | None] = ()
+        match made:
+            case ir.Display(kind="dict", items=items, keys=keys):
+                parts = (i for k, i in zip(keys, items, strict=True) if k is None)
+            case ir.Operation(op="|", operands=parts):
+                pass
+            case ir.Call(func=func, args=args):
+                origin = self.program.origin(func, function)
+                if origin in _READS and not self._read:
+                    return True
+                if origin in _SAME and args:
+                    parts = (args[0].value,)
+                elif isinstance(func, ir.Attr) and func.attr == "copy":
+                    parts = (func.value,)
+                else:
+                    parts = (_whole(made),)
+        return any(
+            part is not None and self._is_kept(part, function, stmt, depth + 1)
+            for part in parts
+        )
 
 
 def _whole(expr: ir.Expr) -> ir.Expr | None:
