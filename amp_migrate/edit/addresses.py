@@ -19,7 +19,7 @@ def steps_to(
 
     ``in_test``: also from the test of an ``if`` before which something can stand; what is under a
     condition there is found, too. ``each``: into the elements of comprehensions, whose variables live
-    nowhere else.
+    nowhere else, and into lambdas.
     """
     kinds = _SIMPLE
     if in_test and stmt.kind == "if" and not stmt.is_elif:
@@ -35,6 +35,8 @@ def _steps(expr: ir.Expr, wanted: ir.Expr, in_test: bool, each: bool) -> Steps |
     children = ir.children(expr)
     if each and isinstance(expr, ir.Comprehension):
         children = expr.elements
+    elif each and isinstance(expr, ir.Deferred):
+        pass
     elif not _is_open(expr) and not (in_test and _is_pair(expr)):
         return None
     for index, child in enumerate(children):

@@ -96,6 +96,8 @@ def _children(node: cst.BaseExpression) -> list[cst.BaseExpression]:
             return [node.elt]
         case cst.DictComp():
             return [node.key, node.value]
+        case cst.Lambda():
+            return [node.body]
     return []
 
 

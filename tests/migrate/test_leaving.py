@@ -1897,3 +1897,64 @@ for x, y in loader:
 """
     (loop,) = migrate_source(source, path="train.py").loops
     assert loop.diagnostic is not None and loop.diagnostic.code == "AMP020"
+
+
+LATER = [
+    ("run = functools.partial(torch.mm, out.detach())", "run(eye)"),
+    ("run = functools.partial(model.out, out.detach())", "run()"),
+    ("run = out.detach().mm", "run(eye)"),
+    ("run = (row @ eye for row in out.detach())", "next(run)"),
+    ("run = lambda: out.detach() @ eye", "run()"),
+    ("kept.run = lambda: out.detach() @ eye", "kept.run()"),
+    ("run = multiply(out.detach())", "run(eye)"),
+]
+
+
+@pytest.mark.parametrize(("made", "used"), LATER)
+def test_what_a_region_makes_to_be_computed_later(made: str, used: str) -> None:
+    source = f"""\
+{HEAD}
+import functools, types
+eye, kept = torch.eye(8, device=device), types.SimpleNamespace()
+
+def multiply(h):
+    return lambda other: h @ other
+
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x.to(device))
+    {made}
+    loss = F.mse_loss(out, y.to(device))
+    loss.backward()
+    optimizer.step()
+    with torch.no_grad():
+        print({used}.shape)
+"""
+    output = migrate_source(source, path="train.py").output
+    assert output != source
+    assert check_off(source, output) == []
+    assert check_scaled(source, output, MOVING_SCALES[1]) == []
+    assert check_mixed(source, output) == []
+
+
+def test_what_a_generator_computes_that_a_region_made() -> None:
+    source = f"""\
+{HEAD}
+eye = torch.eye(8, device=device)
+
+def products(h):
+    while True:
+        yield h @ eye
+
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x.to(device))
+    run = products(out.detach())
+    loss = F.mse_loss(out, y.to(device))
+    loss.backward()
+    optimizer.step()
+    print(next(run).shape)
+"""
+    result = migrate_source(source, path="train.py")
+    assert result.output == source
+    assert [found.code for found in result.diagnostics] == ["AMP020"]

@@ -122,6 +122,7 @@ class Casts(Planner):
         if name in _RANGES:
             ends = ("start", "end", None)
             given = [arg.value for arg in at.expr.args if arg.name in ends]
+            given = given[:2] if name == "linspace" else given
             return not all(
                 isinstance(end, ir.Const)
                 and isinstance(end.value, (int, float))
@@ -152,7 +153,12 @@ class Casts(Planner):
                 assert isinstance(call.func, ir.Attr)
                 given = (call.func.value, None)
             yield from (one for one in given[: 1 + (name == "grid_sample")] if one)
-        if (like := self.counted_like(function, stmt, call)) is not None:
+        like = self.counted_like(function, stmt, call)
+        # Of a range it is seldom known how far it goes.
+        if like is not None and (
+            ir.method_of(call) in _HOLD
+            or self.dtypes.is_fp32(Made(like, function, stmt))
+        ):
             yield like
         # Of an embedding bag: they want to be of the dtype of its weights.
         yield from (a.value for a in call.args if a.name == _WEIGHTS)

@@ -48,6 +48,11 @@ _WEIGHTED = ("cross_entropy", "nll_loss")
 _WEIGHTED_LOSSES = ("torch.nn.CrossEntropyLoss", "torch.nn.NLLLoss")
 """and modules that compute these."""
 _RANKS = ("argmax", "argmin", "argsort")
+_BOUND = operations("product", "wide", "no-half", "lacks-half")
+"""Methods that may be kept, and called later."""
+_AT_ONCE = frozenset("list tuple set dict sum sorted max min all any stack cat".split())
+"""What takes all that a generator gives."""
+_DEEPEST = 4
 _TAKE_TENSORS = frozenset(
     "index_add index_add_ index_copy index_copy_ put put_".split()
 )
@@ -80,6 +85,8 @@ class Leaving:
         self.runs = runs
         self.more: list[Run] = []
         """The regions that uses need."""
+        self._in_region = self._called = False
+        """Whether what a region keeps for later is looked at, and so is called from one."""
         self.contexts = Contexts(self.program, regions, runs, called, files, can_run)
         self.traces = self.contexts.traces(
             Traces, remedies.flow, remedies.modules, forward
@@ -105,29 +112,87 @@ class Leaving:
 
     def judge(self) -> None:
         """Raise `Blocked` at a use for which there is no remedy; those for others are planned."""
+        self._in_region = True
+        for function, stmt in self._inside():
+            kept = [(function, stmt, one) for one in _kept(stmt)]
+            kept += self._generated(function, stmt)
+            if kept and self._leaves(function, stmt):
+                for one in kept:
+                    self._called = one[0] in self.contexts.called
+                    self._judge_parts(*one)
+        self._in_region = self._called = False
         for function in self.contexts.outside:
             for stmt in self.contexts.outside_in(function):
                 self._judge(function, stmt)
 
+    def _generated(
+        self, function: str, stmt: ir.Stmt
+    ) -> Iterator[tuple[str, ir.Stmt, ir.Expr]]:
+        """What a generator computes that a statement keeps."""
+        if isinstance(stmt.value, ir.Call):
+            for callee in self.program.callees(stmt.value, function):
+                if self.program.functions[callee].is_generator:
+                    for inner in self.program.statements(callee):
+                        yield from ((callee, inner, expr) for expr in inner.exprs)
+
+    def _inside(self) -> Iterator[tuple[str, ir.Stmt]]:
+        """What runs in regions."""
+        for function, path in sorted(self.contexts.inside):
+            if function not in self.contexts.called:
+                yield function, self.program.control(function).statements[path]
+        for function in sorted(self.contexts.called):
+            for stmt in self.program.statements(function):
+                yield function, stmt
+
+    def _leaves(self, function: str, stmt: ir.Stmt, depth: int = 0) -> bool:
+        """Whether what a statement in a region binds, or returns, is spoken of outside."""
+        if stmt.kind == "return":
+            sites = self.program.call_sites.get(function, ())
+            return depth < _DEEPEST and any(
+                self._leaves(site.caller, site.stmt, depth + 1) for site in sites
+            )
+        held = [
+            target.value if isinstance(target, ir.Item) else target
+            for target in stmt.targets
+        ]
+        match stmt.value:
+            case ir.Call(func=ir.Attr(value=value)) if not held:
+                held = [value]
+        return any(
+            where in self.contexts.outside
+            and (where, other.path) not in self.contexts.inside
+            and (where == function or isinstance(one, ir.Attr) or ir.is_top(function))
+            for one in held
+            for where, other in self.program.mentioning(ir.last_of(one) or "")
+        )
+
     def _judge(self, function: str, stmt: ir.Stmt) -> None:
         self._judge_limits(function, stmt)
         for expr in stmt.exprs:
-            for inner in _now(expr):
-                found = None
-                if isinstance(inner, ir.Call):
-                    found = self._of_call(function, stmt, inner)
-                elif isinstance(inner, ir.Operation) and inner.op == "@":
-                    operands = list(inner.operands)
-                    found = self._of_alike(function, stmt, operands, True, "a product")
-                elif isinstance(inner, ir.Operation) and inner.op == "**":
-                    self._widened(function, stmt, inner.operands[0])
-                if found is not None:
-                    raise refused("AMP020", found, stmt.line)
+            self._judge_parts(function, stmt, expr)
         self._judge_sum(function, stmt)
         for tensor in tested(self.program, function, stmt, self.remedies.dtype):
             if self._trace(function, stmt, tensor).half:
                 raise refused("AMP020", f"{_SAYS} a test of its dtype", stmt.line)
         self._judge_store(function, stmt)
+
+    def _judge_parts(self, function: str, stmt: ir.Stmt, expr: ir.Expr) -> None:
+        """What an expression computes, or what it keeps is going to."""
+        called = {id(call.func) for call in ir.calls_in(expr)}
+        for inner in _now(expr):
+            found = None
+            if isinstance(inner, ir.Call):
+                found = self._of_call(function, stmt, inner)
+            elif isinstance(inner, ir.Operation) and inner.op == "@":
+                operands = list(inner.operands)
+                found = self._of_alike(function, stmt, operands, True, "a product")
+            elif isinstance(inner, ir.Operation) and inner.op == "**":
+                self._widened(function, stmt, inner.operands[0])
+            elif isinstance(inner, ir.Attr) and id(inner) not in called:
+                if inner.attr in _BOUND:
+                    self._widened(function, stmt, inner.value)
+            if found is not None:
+                raise refused("AMP020", found, stmt.line)
 
     def _judge_sum(self, function: str, stmt: ir.Stmt) -> None:
         """A running sum of half values, which would end where half precision does, is one of fp32."""
@@ -209,10 +274,10 @@ class Leaving:
             self._helped(function, stmt, [value], [value], False, "")
 
     def _trace(self, function: str, stmt: ir.Stmt, expr: ir.Expr) -> Trace:
-        return self.traces.of(At(expr, function, stmt, False))
+        return self.traces.of(At(expr, function, stmt, self._called))
 
     def _element(self, function: str, stmt: ir.Stmt, held: ir.Expr) -> Trace:
-        return self.traces.of(At(held, function, stmt, False, (ANY,)))
+        return self.traces.of(At(held, function, stmt, self._called, (ANY,)))
 
     def _of_call(self, function: str, stmt: ir.Stmt, call: ir.Call) -> str | None:
         inner = at_once(self.program, call, function)
@@ -494,7 +559,7 @@ class Leaving:
         full = any(not t.half and t.off in ("fp32", "data") for t in traces)
         open_ = any(not t.half and t.off == "?" for t in traces)
         halves = [i for i, t in zip(items, traces, strict=True) if t.half]
-        if full:
+        if full or (self._in_region and open_):
             return self._helped(function, stmt, halves, items[:2], product, what)
         if halves and open_ and product:
             # What is not followed may be half as well: only a region is right for both.
@@ -681,6 +746,8 @@ class Leaving:
 
     def _own_region(self, function: str, stmt: ir.Stmt) -> bool:
         """Put a statement into a region of its own, if there can be one."""
+        if self._in_region:
+            return False
         if stmt.blocks or stmt.is_elif or self.regions.is_barrier(stmt, function):
             return False
         if all(run.function != function for run in self.runs):
@@ -731,6 +798,27 @@ def _choices(expr: ir.Expr) -> tuple[ir.Expr, ...]:
     if isinstance(expr, ir.Operation) and expr.op == "if":
         return expr.operands[1:]
     return (expr,)
+
+
+def _kept(stmt: ir.Stmt) -> Iterator[ir.Expr]:
+    """What a statement keeps of which something is computed later: the bodies of lambdas, what generators
+    give."""
+    exprs = [stmt.value] if stmt.value is not None else []
+    for expr in exprs:
+        match expr:
+            case ir.Deferred(body=body):
+                yield body
+            case ir.Comprehension(lazy=True) | ir.Attr():
+                yield expr
+            case ir.Display(items=items):
+                exprs += items
+            case ir.Operation(op="if", operands=(_, *arms)):
+                exprs += arms
+            case ir.Call(func=func, args=args):
+                if ir.last_of(func) in ("partial", "map", "filter", "starmap"):
+                    yield expr
+                if ir.last_of(func) not in _AT_ONCE:
+                    exprs += (arg.value for arg in args)
 
 
 def _now(expr: ir.Expr) -> Iterator[ir.Expr]:
