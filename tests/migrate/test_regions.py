@@ -514,6 +514,22 @@ PROGRAMS = {
 +        losses = model(x, y)
 +        loss = losses["ce"]
 {BACK}""",
+    "a forward that is taken apart twice": f"""\
+ class Both(nn.Module):
+     def __init__(self):
+         super().__init__()
+         self.net = make()
+     def forward(self, x):
+         return [self.net(x), x], (x, x, x)
+ model = Both().to(device)
+{BORN}{TURN}-    [out, _], (_, *rest) = model(x)
+-    out = out.view(-1, out.shape[1])
+-    loss = criterion(out, y) + rest[0].mean()
++    AUTOCAST
++        [out, _], (_, *rest) = model(x)
++        out = out.view(-1, out.shape[1])
++        loss = criterion(out, y) + rest[0].mean()
+{BACK}""",
     "a loop over layers": f"""\
  model = nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 3)]).to(device)
 {BORN}{TURN}     h = x

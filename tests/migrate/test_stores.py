@@ -18,6 +18,8 @@ class Net(nn.Module):
     def __init__(self):
         super().__init__()
         self.fc = nn.Linear(8, 8)
+        self.parts = nn.ModuleList(nn.Linear(8, 8) for _ in range(1))
+        self.parts.append(nn.Linear(8, 8))
     def part(self, x):
         return (self.fc(x) - x).abs()
     def forward(self, x):
@@ -63,6 +65,17 @@ CAST = {
     "a weight that may be a number": (
         "out, weight = self.fc(x), [0.5, self.fc(x).sigmoid()][x.dim() - 1]",
         "out = out.lerp(x.tanh(), weight)",
+    ),
+    "of layers in a list": (
+        "out, mask = torch.zeros(6, 8, device=x.device), x[:, 0] > 0",
+        "for i, part in enumerate(self.parts): out[mask == i] = part(x[mask == i])",
+        "for part, i in zip(self.parts, (0, 1)): out[mask == i] += part(x[mask == i])",
+        "for i in range(2): out[mask == i] = out[mask == i] + 1.0",
+        "for i in range(2): out[mask == i] = self.parts[i](x[mask == i])",
+    ),
+    "by places of a mask": (
+        "out, rows = torch.zeros(6, 8, device=x.device), torch.arange(6, device=x.device)",
+        "for h in [self.fc(x)]: out[x[:, 0] > 0] = h[rows[x[:, 0] > 0]]",
     ),
     "a method": (
         "out = torch.zeros(6, 8, device=x.device)",

@@ -568,15 +568,10 @@ class Forward:
         """Variables that a statement gives a wholly new value."""
         if stmt.kind not in ("assign", "annassign"):
             return set()
-        targets = [
-            item
-            for target in stmt.targets
-            for item in (target.items if isinstance(target, ir.Display) else (target,))
-        ]
         own = self.program.self_class(function)
         return {
             variable
-            for target in targets
+            for target, _, _ in unpacked(stmt)
             if isinstance(target, ir.Name)
             or (
                 isinstance(target, ir.Attr)
@@ -590,11 +585,11 @@ class Forward:
         """Variables that a statement, blocks included, may change."""
         found: set[str] = set()
         for inner in ir.statements((stmt,)):
-            for target in inner.targets:
-                items = target.items if isinstance(target, ir.Display) else (target,)
-                found |= {
-                    v for t in items if (v := self.variable(t, function)) is not None
-                }
+            found |= {
+                variable
+                for target, _, _ in unpacked(inner)
+                if (variable := self.variable(target, function)) is not None
+            }
             if inner.kind == "expr" and isinstance(inner.value, ir.Call):
                 # x.append(loss), x.update(...): a call for its effect may change its receiver.
                 func = inner.value.func

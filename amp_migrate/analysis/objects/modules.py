@@ -87,6 +87,67 @@ class Modules:
             return None
         return [(layer, made.function) for layer in found]
 
+    def in_list(self, expr: ir.Expr, function: str) -> list[Construction] | None:
+        """The calls that make the modules of an `nn.ModuleList`, of which an expression is one: an element,
+        or the variable of a loop over them; None where others may be in it."""
+        holders: list[ir.Expr | None] = []
+        if isinstance(expr, ir.Item):
+            holders.append(expr.value)
+        elif isinstance(expr, ir.Name):
+            for made in self.program.defined(expr.id, function):
+                holders.append(
+                    _gone_through(made.stmt, made.index, self.program, function)
+                )
+        found: list[Construction] = []
+        for holder in holders:
+            own = self.program.self_class(function)
+            if (
+                own is None
+                or not isinstance(holder, ir.Attr)
+                or holder.value != ir.Name(own[0])
+            ):
+                return None
+            lists = self.of(holder, function)
+            layers = self._listed_in(holder.attr)
+            if lists is None or layers is None:
+                return None
+            for one in lists:
+                if (
+                    self.program.origin(one.call.func, one.function)
+                    != "torch.nn.ModuleList"
+                ):
+                    return None
+                for arg in one.call.args:
+                    match arg.value:
+                        case ir.Display(items=items) | ir.Comprehension(elements=items):
+                            layers += ((item, one.function) for item in items)
+                        case _:
+                            return None
+            for layer, where in layers:
+                made_by = self.of(layer, where)
+                if made_by is None:
+                    return None
+                found += made_by
+        return found or None
+
+    def _listed_in(self, attr: str) -> list[tuple[ir.Expr, str]] | None:
+        """What is added to an attribute of that name, of whatever object; None where that is not in sight."""
+        found: list[tuple[ir.Expr, str]] = []
+        for method in ("append", "extend", "insert"):
+            for function, _, call in self.program.calls_named(method):
+                if (
+                    isinstance(call.func, ir.Attr)
+                    and ir.last_of(call.func.value) == attr
+                ):
+                    if method != "append" or len(call.args) != 1:
+                        return None
+                    found.append((call.args[0].value, function))
+        for function, stmt in self.program.mentioning(attr):
+            for target in stmt.targets:
+                if isinstance(target, ir.Item) and ir.last_of(target.value) == attr:
+                    return None
+        return found
+
     def adds_of(self, made: Construction) -> list[tuple[ir.Stmt, ir.Call]]:
         """What fills an empty ``nn.Sequential``, in order: calls of ``net.add_module()`` behind it, of which
         the last is in the block that makes it; nothing where there may be others."""
@@ -215,6 +276,22 @@ class Modules:
         if not all(isinstance(p, ir.Display) and len(p.items) == 2 for p in pairs):
             return None
         return [(p.items[1], function) for p in pairs if isinstance(p, ir.Display)]
+
+
+def _gone_through(
+    stmt: ir.Stmt, index: int | None, program: Program, function: str
+) -> ir.Expr | None:
+    """What a loop goes through by the variable that is at a place of its targets."""
+    match stmt:
+        case ir.Stmt(kind="for", value=ir.Call(func=func, args=args)):
+            origin = program.origin(func, function)
+            if origin == "builtins.enumerate" and index == 1 and len(args) == 1:
+                return args[0].value
+            if origin == "builtins.zip" and index is not None and index < len(args):
+                return args[index].value
+        case ir.Stmt(kind="for", value=value) if index is None:
+            return value
+    return None
 
 
 def _is_other(name: ir.Expr | None, other: ir.Expr | None) -> bool:

@@ -144,6 +144,8 @@ class Tensors(Shown):
         if refs and all(ref.kind == "function" for ref in refs):
             return all(self._returns(ref.name, at.index) for ref in refs)
         modules = self.modules.of(func, at.function)
+        if modules is None:
+            modules = self.modules.in_list(func, at.function)
         if modules is not None:
             return all(self._gives_tensor(one, at.index) for one in modules)
         if refs or not isinstance(func, ir.Attr):

@@ -189,6 +189,8 @@ class Stores(Planner):
         match key:
             case ir.Display(kind="list"):
                 return True
+            case ir.Item(key=inner):
+                return self._is_of_places(inner, function, stmt)
             case ir.Display(items=items):
                 return any(self._is_of_places(one, function, stmt) for one in items)
             case ir.Operation(
