@@ -182,6 +182,24 @@ INSIDE = {
         "",
         COUNTED[1] + ' net, opt_states = torch.load("c.pt").values()\n',
     ),
+    "a state that may be none": (
+        """\
+ kept = None
+ if model.training:
+     states = torch.load("c.pt")
+     kept = states["opt"]
+ if kept is not None:
+     opt.load_state_dict(kept)
++    if scaler.is_enabled() and kept.get("scaler"):
++        scaler.load_state_dict(kept["scaler"])
+ if kept:
+     print("goes on")
+""",
+        """\
+-torch.save({"opt": opt.state_dict()}, "c.pt")
++torch.save({"opt": {**opt.state_dict(), "scaler": scaler.state_dict()}}, "c.pt")
+""",
+    ),
     "a file of its own": (LOAD, SAVE),
     "its name is found elsewhere": (
         LOAD.replace('"opt.pt"', 'paths["o"]'),

@@ -667,8 +667,11 @@ class _Inside:
                     for outer in inside
                 )
                 or any(
-                    _loads(outer) and inner in ir.children(outer) for outer in inside
+                    (_loads(outer) or _asks_for_none(outer))
+                    and inner in ir.children(outer)
+                    for outer in inside
                 )
+                or (stmt.kind == "if" and expr == inner)
             )
             for stmt in self.program.statements(function)
             for expr in stmt.exprs
@@ -676,6 +679,11 @@ class _Inside:
             for inner in inside
             if inner == state
         )
+
+
+def _asks_for_none(expr: ir.Expr) -> bool:
+    """``state is not None``"""
+    return isinstance(expr, ir.Operation) and expr.op in ("is", "is not")
 
 
 def _is_plain(expr: ir.Expr) -> bool:
