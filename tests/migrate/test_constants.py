@@ -667,6 +667,16 @@ loss = F.mse_loss(far.min().view(1, 1).expand_as(y), y)
 ---
 far = far.masked_fill(far < 0.1, min(1e6, torch.finfo(far.dtype).max))
 
+=== a large number put into what has a part that is cast
+LINEAR
+---
+pick = vars(torch)["abs"]
+far = pick(model(x)) * (y < 9).float()
+far[far < 0.1] = 1e6
+loss = F.mse_loss(far.min().view(1, 1).expand_as(y), y)
+---
+far[far < 0.1] = min(1e6, torch.finfo(far.dtype).max)
+
 === a buffer that is changed in place
 NET
     h = self.fc1(x)

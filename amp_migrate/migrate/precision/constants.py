@@ -883,8 +883,12 @@ def _holder(expr: ir.Expr) -> ir.Expr | None:
 
 
 def _divides(expr: ir.Expr) -> bool:
-    """Whether an expression is a quotient, which is never of integers."""
-    return isinstance(expr, ir.Operation) and (
-        expr.op == "/"
-        or (expr.op in ("+", "-", "*") and any(map(_divides, expr.operands)))
-    )
+    """Whether an expression is a quotient, or has a part that is cast, which is never of integers."""
+    match expr:
+        case ir.Operation(op="/") | ir.Call(
+            func=ir.Attr(attr="float" | "double"), args=()
+        ):
+            return True
+        case ir.Operation(op="+" | "-" | "*", operands=operands):
+            return any(map(_divides, operands))
+    return False
