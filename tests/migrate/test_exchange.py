@@ -158,6 +158,9 @@ HOOKS = {
     "lambda grad: -factor * grad.clone()": True,
     "lambda grad: grad * rate(7)": True,
     "half_of": True,
+    "masked": True,
+    "chosen": False,
+    "set_to_one": False,
     "reverse(float(np.exp(-factor)))": True,
     "reverse(mask)": False,
     "reverse(grown)": False,
@@ -183,6 +186,17 @@ def reverse(rate):
     return turned
 def half_of(grad):
     return grad.mul(0.5)
+def masked(grad, first=factor):
+    'Some get none.'
+    grad = grad.clone()
+    grad[first:] = 0
+    return grad * 0.5
+def chosen(grad):
+    grad[grad > 1] = 0
+    return grad
+def set_to_one(grad):
+    grad[0] = 1
+    return grad
 def clipped(grad):
     grad = grad.clamp(-1, 1)
     return grad * 0.5

@@ -142,7 +142,7 @@ class Modules:
                     if method != "append" or len(call.args) != 1:
                         return None
                     found.append((call.args[0].value, function))
-        for function, stmt in self.program.mentioning(attr):
+        for _, stmt in self.program.mentioning(attr):
             for target in stmt.targets:
                 if isinstance(target, ir.Item) and ir.last_of(target.value) == attr:
                     return None

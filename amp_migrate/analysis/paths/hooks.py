@@ -104,8 +104,8 @@ def _may_be_hook(name: ir.Expr) -> bool:
 
 
 def linear(program: Program, function: str, call: ir.Call) -> bool:
-    """Whether a hook multiplies by a number and does nothing else: ``lambda grad: grad * 0.5``, a function
-    that returns such, or ``reverse(rate)``, which returns that function."""
+    """Whether a hook multiplies by a number, or clears a part, and does nothing else: ``lambda grad:
+    grad * 0.5``, a function that returns such, or ``reverse(rate)``, which returns that function."""
     hook = call.argument(0, "hook")
     if isinstance(hook, ir.Deferred):
         return len(hook.params) == 1 and (
@@ -120,10 +120,30 @@ def linear(program: Program, function: str, call: ir.Call) -> bool:
 def _returns_scaled(program: Program, hook: str) -> bool:
     facts = program.functions[hook]
     match facts.params, facts.body:
-        case [param], [ir.Stmt(kind="return", value=value)] if value is not None:
-            plain = not facts.decorators and param.kind == "positional"
-            return plain and _scales(program, hook, value, ir.Name(param.name))
+        case [param, *others], [*before, ir.Stmt(kind="return", value=value)] if (
+            value is not None
+        ):
+            gradient = ir.Name(param.name)
+            return (
+                not facts.decorators
+                and param.kind == "positional"
+                and all(other.default is not None for other in others)
+                and all(_clears(program, hook, stmt, gradient) for stmt in before)
+                and _scales(program, hook, value, gradient)
+            )
     return False
+
+
+def _clears(program: Program, hook: str, stmt: ir.Stmt, gradient: ir.Name) -> bool:
+    """``grad[10:] = 0``, whatever the gradient is, or ``grad = grad.clone()``."""
+    match stmt:
+        case ir.Stmt(kind="assign", targets=(target,), value=value) if value is not None:
+            match target:
+                case ir.Item(value=held, key=key):
+                    zero = isinstance(value, ir.Const) and value.value == 0
+                    return zero and held == gradient and gradient not in ir.walk(key)
+            return target == gradient and _scales(program, hook, value, gradient)
+    return isinstance(stmt.value, ir.Const)
 
 
 def _scales(program: Program, function: str, expr: ir.Expr, gradient: ir.Name) -> bool:
