@@ -105,7 +105,8 @@ def _may_be_hook(name: ir.Expr) -> bool:
 
 def linear(program: Program, function: str, call: ir.Call) -> bool:
     """Whether a hook multiplies by a number, or clears a part, and does nothing else: ``lambda grad:
-    grad * 0.5``, a function that returns such, or ``reverse(rate)``, which returns that function."""
+    grad * 0.5``, a function that returns such, or ``reverse(rate)``, which returns that function.
+    """
     hook = call.argument(0, "hook")
     if isinstance(hook, ir.Deferred):
         return len(hook.params) == 1 and (
@@ -137,7 +138,9 @@ def _returns_scaled(program: Program, hook: str) -> bool:
 def _clears(program: Program, hook: str, stmt: ir.Stmt, gradient: ir.Name) -> bool:
     """``grad[10:] = 0``, whatever the gradient is, or ``grad = grad.clone()``."""
     match stmt:
-        case ir.Stmt(kind="assign", targets=(target,), value=value) if value is not None:
+        case ir.Stmt(kind="assign", targets=(target,), value=value) if (
+            value is not None
+        ):
             match target:
                 case ir.Item(value=held, key=key):
                     zero = isinstance(value, ir.Const) and value.value == 0
