@@ -146,6 +146,50 @@ CASES = """\
  STEP
      meter.update(h.detach().mean())
  print(float(meter.total) < 99)
+=== sums in other forms
+ import itertools, types
+ class Meter:
+     def __init__(self): self.total = 0
+     def update(self, value):
+-        self.total += value
++        full_value = (
++            value.float()
++            if torch.is_tensor(value) and value.dtype is torch.float16
++            else value
++        )
++        self.total += full_value
+ meters, kept, seen, rows, tally = {"m": Meter()}, {}, types.SimpleNamespace(all=0), [], 0
+ def summing():
+     total = 0
+     def add(value):
+         nonlocal total
+-        total = total + value
++        full_value = (
++            value.float()
++            if torch.is_tensor(value) and value.dtype is torch.float16
++            else value
++        )
++        total = total + full_value
+         return total
+     return add
+ add = summing()
+ def plus(one, other):
+-    return one + other
++    return one + other.float()
+ STEP
+     out = h.detach() * 0 + 3e4
+     meters["m"].update(out)
+     add(out)
+-    kept.update(all=kept.get("all", 0) - out)
++    kept.update(all=kept.get("all", 0) - out.float())
+-    setattr(seen, "all", getattr(seen, "all") + out)
++    setattr(seen, "all", getattr(seen, "all") + out.float())
+-    rows.append(out)
++    rows.append(out.float())
+     tally = plus(tally, out)
+ *_, last = itertools.accumulate(rows)
+ for value in meters["m"].total, add(0), kept["all"], seen.all, last, tally:
+     assert value.isfinite().all()
 === a sum under a lambda's weight
  turned = lambda rows, by=torch.eye(8, device=device): rows @ by
  STEP
@@ -586,7 +630,8 @@ CASES = """\
 === what it was
  mean = None
  STEP
-     mean = h.detach() if mean is None else 0.9 * mean + 0.1 * h.detach()
+-    mean = h.detach() if mean is None else 0.9 * mean + 0.1 * h.detach()
++    mean = h.detach() if mean is None else 0.9 * mean + (0.1 * h.detach()).float()
 -    print(probe(mean).mean().item())
 +    print(probe(mean.float()).mean().item())
 

@@ -29,7 +29,10 @@ from amp_migrate.migrate.regions.regions import Regions, Run
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, each_call, parts_of, unpacked
 
-_SUMS = {"builtins.sum": 0, "functools.reduce": 1}
+_SUMS = {
+    **dict.fromkeys(("builtins.sum", "itertools.accumulate", "math.fsum"), 0),
+    "functools.reduce": 1,
+}
 """What adds up elements, and where these are given."""
 _SAYS = "a value that leaves a region in half precision is used outside of it by"
 
@@ -47,6 +50,8 @@ _WEIGHTED = ("cross_entropy", "nll_loss")
 """Losses that raise outside of autocast where weights are fp32, and what they are for is not;"""
 _WEIGHTED_LOSSES = ("torch.nn.CrossEntropyLoss", "torch.nn.NLLLoss")
 """and modules that compute these."""
+_ADDS = frozenset("add add_ iadd sub sub_ subtract".split())
+_MOST_MADE = 60
 _RANKS = ("argmax", "argmin", "argsort")
 _BOUND = operations("product", "wide", "no-half", "lacks-half")
 """Methods that may be kept, and called later."""
@@ -196,17 +201,21 @@ class Leaving:
 
     def _judge_sum(self, function: str, stmt: ir.Stmt) -> None:
         """A running sum of half values, which would end where half precision does, is one of fp32."""
+        for inner in parts_of(stmt):
+            operands = self._added(inner, function)
+            if not any(self._trace(function, stmt, one).half for one in operands):
+                continue
+            so_far = [
+                one
+                for one in operands
+                if self._is_so_far(Made(one, function, stmt), inner)
+            ]
+            if all(self._trace(function, stmt, one) == FULL for one in so_far):
+                continue  # There is none, or it is wide enough.
+            for one in operands:
+                if not any(one is other for other in so_far):
+                    self._widened(function, stmt, one)
         match stmt:
-            case ir.Stmt(kind="assign", targets=(target,)) if self._comes_again(
-                function, stmt, target
-            ):
-                for inner in parts_of(stmt):
-                    match inner:
-                        case ir.Operation(op="+", operands=(one, other)) if _is_so_far(
-                            one, target
-                        ) or _is_so_far(other, target):
-                            added = other if _is_so_far(one, target) else one
-                            self._widened(function, stmt, added)
             case ir.Stmt(kind="augassign", op="+" | "-", value=added) if added:
                 (target,) = stmt.targets
                 trace = self._trace(function, stmt, target)
@@ -228,7 +237,62 @@ class Leaving:
                         # It keeps the dtype with which it began.
                         self._widened(*_place(made))
 
-    def _comes_again(self, function: str, stmt: ir.Stmt, target: ir.Expr) -> bool:
+    def _added(self, expr: ir.Expr, function: str) -> tuple[ir.Expr, ...]:
+        """What a sum or a difference is made of."""
+        match expr:
+            case ir.Operation(op="+" | "-", operands=operands):
+                return operands
+            case ir.Call(func=ir.Attr(value=value), args=args) if (
+                ir.method_of(expr) in _ADDS
+            ):
+                given = tuple(arg.value for arg in args if arg.name is None)
+                origin = self.program.origin(expr.func, function)
+                return given[:2] if origin is not None else (value, *given[:1])
+        return ()
+
+    def _is_so_far(self, at: Made, total: ir.Expr) -> bool:
+        """Whether a sum goes into what it is made of: that holds it the next time."""
+        flow = self.remedies.flow
+        if self._comes_again(at.function, at.stmt, *at.stmt.targets[:1]) and any(
+            at.expr == target
+            or (isinstance(target, ir.Item) and target.value in ir.walk(at.expr))
+            for target in at.stmt.targets
+        ):
+            return True
+        for call in calls_of(at.stmt):
+            match call, at.expr:
+                case (
+                    ir.Call(func=ir.Name(id="setattr"), args=(to, name, made)),
+                    ir.Call(func=ir.Name(id="getattr"), args=(of, known, *_)),
+                ) if (to, name) == (of, known):
+                    return any(part is total for part in ir.walk(made.value))
+        pending = [at]
+        seen: set[tuple[int, ir.Path, str]] = set()
+        while pending and len(seen) < _MOST_MADE:
+            one = pending.pop(0)
+            for inner in ir.walk(one.expr):
+                part = one.inner(inner)
+                key = (id(inner), one.stmt.path, one.function)
+                if key in seen:
+                    continue
+                seen.add(key)
+                found: list[Made] = []
+                match inner:
+                    case ir.Name() | ir.Attr():
+                        found += flow.made(part) or ()
+                        found += flow.put_into(part)
+                    case ir.Call(func=func):
+                        for ref in self.program.resolve(func, one.function):
+                            if ref.kind == "function":
+                                found += flow.returned(ref.name, None) or ()
+                if any(total is e for other in found for e in ir.walk(other.expr)):
+                    return True
+                pending += found
+        return False
+
+    def _comes_again(
+        self, function: str, stmt: ir.Stmt, target: ir.Expr | None = None
+    ) -> bool:
         """Whether a statement runs again with what it gave a variable, or an attribute."""
         return self._is_in_loop(function, stmt) or not (
             isinstance(target, ir.Name)
@@ -271,7 +335,11 @@ class Leaving:
         ):
             return  # only its gradient counts
         if self._trace(function, stmt, value).half:
-            self._helped(function, stmt, [value], [value], False, "")
+            # Not all calls need be in sight.
+            given = isinstance(value, ir.Name) and (
+                self.program.is_param(function, value.id)
+            )
+            self._helped(function, stmt, [value], [value], False, "", perhaps=given)
 
     def _trace(self, function: str, stmt: ir.Stmt, expr: ir.Expr) -> Trace:
         return self.traces.of(At(expr, function, stmt, self._called))
@@ -717,10 +785,12 @@ class Leaving:
         product: bool,
         what: str,
         tensor: bool = False,
+        perhaps: bool = False,
     ) -> str | None:
         """Cast values up, or put their use into a region; else say what they are used by.
 
-        ``firm``: values that are not None, or the program raises. ``tensor``: and no other than tensors.
+        ``firm``: values that are not None, or the program raises. ``tensor``: and no other than tensors;
+        ``perhaps``: tensors, or numbers.
         """
         found: list[tuple[ir.Expr, Edit]] = []
         for value in halves:
@@ -732,7 +802,7 @@ class Leaving:
                 if product and self._own_region(function, stmt):
                     return None
                 sure = (tensor and value in firm) or _is_on_device(value)
-                widened = self.remedies.raised(function, stmt, value, sure)
+                widened = self.remedies.raised(function, stmt, value, sure, perhaps)
                 if widened:
                     found += [(value, edit) for _, edit in widened]
                     continue
@@ -756,17 +826,6 @@ class Leaving:
         if run not in self.more:
             self.more.append(run)
         return True
-
-
-def _is_so_far(expr: ir.Expr, target: ir.Expr) -> bool:
-    """Whether it is what a target holds already: ``sums.get(key, 0)`` of ``sums[key]``."""
-    match expr, target:
-        case (
-            ir.Call(func=ir.Attr(value=held, attr="get"), args=(ir.Arg(value=key), _)),
-            ir.Item(),
-        ):
-            return ir.Item(held, key) == target
-    return expr == target
 
 
 def _is_on_device(value: ir.Expr) -> bool:
