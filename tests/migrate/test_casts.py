@@ -57,6 +57,15 @@ loss = F.mse_loss(h + torch.arange(8, device=device).type_as(h).mean(), y)
 ---
 loss = F.mse_loss(h + torch.arange(8, device=device).type_as(h).mean(), y)
 
+=== no number, and one that ends nowhere
+LINEAR
+---
+h = model(x)
+print(torch.tensor(float("nan")), torch.tensor(float("inf")), h.new_full((2,), float("nan")))
+loss = F.mse_loss(h, y)
+---
+loss = F.mse_loss(h, y)
+
 === scattered into what is made of its dtype
 LINEAR
 ---

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 
 from amp_migrate.analysis.objects.live import Live
 from amp_migrate.analysis.objects.optimizers import Slot
@@ -127,6 +128,8 @@ class Protocol(Walk[Held]):
         """Where something is made of those that a step is about to use."""
         self.unguarded: set[Site] = set()
         """Steps that may find no gradients."""
+        self.idle: set[Site] = set()
+        """Steps of optimizers whose gradients may be unscaled where they have none."""
         self._vain_zeros: dict[str, int] = {}
         """Lines that clear what no optimizer is known to hold all of, by the functions on the way."""
         self.exits: dict[tuple[Frames, Slot], set[str]] = {}
@@ -180,7 +183,9 @@ class Protocol(Walk[Held]):
             for state in states:
                 self._may_stop(state, one, READY, READY)
             states = self._each(
-                states, one, lambda h: self._unscale(h, function, stmt.line)
+                states,
+                one,
+                partial(self._unscale, one=one, function=function, stmt=stmt),
             )
         for slot in _at(self.placement.update_before, function, stmt):
             states = {self._update(s, slot, function, stmt) for s in states}
@@ -546,7 +551,27 @@ class Protocol(Walk[Held]):
             ),
         )
 
-    def _unscale(self, holding: Holding, function: str, line: int) -> Holding:
+    def _unscale(
+        self, holding: Holding, one: frozenset[Slot], function: str, stmt: ir.Stmt
+    ) -> Holding:
+        line = stmt.line
+        if holding.gradients is Gradients.NONE and holding.scaler == READY:
+            steps = {
+                (at, other.path)
+                for at, other, event in self.events.calls_of("step")
+                if event.slot in self.slots
+                if not one.isdisjoint(self.identities.of_slot(event.slot))
+            }
+            if not steps.isdisjoint(self.placement.guarded):
+                return holding  # It is under a guard, like such a step.
+            block, (field, index) = stmt.path[:-1], stmt.path[-1]
+            behind = {
+                (at, path)
+                for at, path in steps
+                if at == function and path[: len(block)] == block
+                if path[len(block)][0] == field and path[len(block)][1] >= index
+            }
+            self.idle |= behind or steps
         moved = after("unscale_", holding.scaler)
         if moved is None or holding.gradients is Gradients.UNSCALED:
             reason = "gradients would be unscaled twice for one step"

@@ -112,8 +112,10 @@ class Half:
 
     def skips(self, value: float) -> bool:
         """Whether a number is an integer that it does not have: one of a place, or a count."""
+        if not self.counted < value < self.largest:
+            return False
         step = 2 ** max(0, int(value).bit_length() - self.counted.bit_length() + 1)
-        return self.counted < value < self.largest and value % step > 0
+        return value % step > 0
 
 
 HALVES = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 from amp_migrate.analysis.objects.holders import Holders
 from amp_migrate.analysis.objects.live import Live
@@ -129,6 +130,11 @@ class Placer:
         if protocol.unguarded:
             placement.guarded |= protocol.unguarded
             protocol = self._run(placement)
+        if protocol.idle:
+            guarded = replace(placement, guarded=placement.guarded | protocol.idle)
+            again = self._run(guarded)
+            if not again.faults and not again.accesses:
+                placement, protocol = guarded, again
         if protocol.faults and not self._run(placement, handlers=False).faults:
             protected = self._protected(placement)
             again = protocol if protected is None else self._run(protected)
