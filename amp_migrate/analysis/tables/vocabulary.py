@@ -114,7 +114,7 @@ class Half:
         """Whether a number is an integer that it does not have: one of a place, or a count."""
         if not self.counted < value < self.largest:
             return False
-        step = 2 ** max(0, int(value).bit_length() - self.counted.bit_length() + 1)
+        step = 1 << max(0, int(value).bit_length() - self.counted.bit_length() + 1)
         return value % step > 0
 
 
