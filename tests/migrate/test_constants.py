@@ -64,6 +64,23 @@ loss = F.mse_loss(model(x), y)
 full_h = h.float() if h.dtype is torch.float16 else h
 far = torch.tensor([1e10], dtype=full_h.dtype, device=h.device)
 
+=== a mask of what a list of tensors is stacked to
+LINEAR
+---
+out = []
+for part in x.chunk(2):
+    out.append(model(part))
+out = torch.stack(out[1:])
+more = torch.cat([model(part) for part in x.chunk(2)])
+best = out.detach().clone()
+best[best > 0] = -9999999
+more[more > 9] = -9999999
+chosen = best.max(dim=1)[1] + more.argmax(dim=1).max()
+loss = F.mse_loss(out[0, : chosen.numel()] * 2, y[: out.size(1)])
+---
+best[best > 0] = max(-9999999, torch.finfo(best.dtype).min)
+more[more > 9] = max(-9999999, torch.finfo(more.dtype).min)
+
 === a default that nobody gives
 class Attn(nn.Module):
     def __init__(self):

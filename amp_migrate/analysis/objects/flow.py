@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from amp_migrate.analysis.objects.contents import Contents
+from amp_migrate.analysis.objects.contents import Contents, Put
 from amp_migrate.analysis.objects.points_to import PointsTo, State
 from amp_migrate.program import ir
 from amp_migrate.program.given import Given
@@ -193,8 +193,10 @@ class Flow:
 
     def put_into(self, at: Made) -> list[Made]:
         """What is put into the collection that a variable or attribute holds."""
-        puts = self.contents.put_into(at.expr, at.function)
-        found = [Made(put.value, put.function, put.stmt) for put in puts]
+        return [Made(put.value, put.function, put.stmt) for put in self._puts(at)]
+
+    def _puts(self, at: Made) -> list[Put]:
+        found = self.contents.put_into(at.expr, at.function)
         if not found or not isinstance(at.expr, ir.Name):
             return found
         name, owner = at.expr.id, self.program.owner(at.expr.id, at.function)
@@ -206,7 +208,12 @@ class Flow:
             put
             for put in found
             if put.function != owner
-            or any(stmt in held for stmt in self.reaching(name, put)[0])
+            or any(
+                stmt in held
+                for stmt in self.reaching(
+                    name, Made(put.value, put.function, put.stmt)
+                )[0]
+            )
         ]
 
     def is_filled(self, at: Made) -> bool:
@@ -218,13 +225,13 @@ class Flow:
     def elements(self, at: Made) -> list[Made] | None:
         """What the elements of such a collection may be; None where some are not in sight."""
         found: list[Made] = []
-        for put in self.contents.put_into(at.expr, at.function):
+        for put in self._puts(at):
             one = Made(put.value, put.function, put.stmt)
             inner = _written_out(one) if put.spread else [one]
             if inner is None:
                 return None
             found += inner
-        for made in self.made(at.inner(at.expr)) or ():
+        for made in self.made(at.inner(at.expr)) or [at.inner(at.expr)]:
             inner = _written_out(made)
             if inner is None:
                 return None
@@ -260,9 +267,12 @@ def _lacks(expr: ir.Expr, index: int | None) -> bool:
 
 
 def _written_out(made: Made) -> list[Made] | None:
-    """The elements of a list or tuple that is written out."""
-    if not isinstance(made.expr, ir.Display) or made.expr.kind == "dict":
-        return None
-    if made.index is not None:
-        return None
-    return [made.inner(item) for item in made.expr.items]
+    """The elements of a list or tuple that is written out, or made of one expression."""
+    match made:
+        case Made(
+            expr=ir.Display(kind="list" | "tuple" | "set", items=items), index=None
+        ):
+            return [made.inner(item) for item in items]
+        case Made(expr=ir.Comprehension(elements=(element,)), index=None):
+            return [made.inner(element)]
+    return None

@@ -89,6 +89,8 @@ class Tensors(Shown):
                 self._within(at, view)
             ):
                 return True
+            case ir.Name() if rebinds(at):
+                return False
             case ir.Name() | ir.Attr():
                 made = self.flow.made(at)
                 if at.index is None:
@@ -212,6 +214,8 @@ class Dtypes(Shown):
     def _holds(self, at: Made) -> bool:
         expr = at.expr
         match expr:
+            case ir.Name() if rebinds(at):
+                return False
             case ir.Name() | ir.Attr():
                 return self._fp32_variable(at)
             case ir.Display(kind="list" | "tuple", items=items):
@@ -457,8 +461,8 @@ class Dtypes(Shown):
             return isinstance(value, ir.Const) and isinstance(value.value, float)
         if name == "full_like":
             return first is not None and self._within(at, first)
-        if name in operations("joined") and isinstance(first, ir.Display):
-            return bool(first.items) and all(self._within(at, i) for i in first.items)
+        if name in operations("joined") and first is not None:
+            return self._all_within(at, first)
         if name == "einsum":
             given = [
                 operand
@@ -486,6 +490,13 @@ class Dtypes(Shown):
         if first is not None and name in operations("first"):
             return self._within(at, first)
         return self._fp32_promoted(at, name, [arg.value for arg in call.args])
+
+    def _all_within(self, at: Made, listed: ir.Expr) -> bool:
+        """Whether it holds of all that a list has, which is written out, or filled in sight."""
+        if isinstance(listed, ir.Item) and is_slice(listed.key):
+            listed = listed.value
+        elements = self.flow.elements(at.inner(listed))
+        return bool(elements) and all(map(self._is, elements or ()))
 
     def _fp32_promoted(self, at: Made, name: str, operands: list[ir.Expr]) -> bool:
         """Whether what a function makes of several operands, ``torch.min(a, b)``, is fp32."""
@@ -577,6 +588,11 @@ def rebinds(at: Made) -> bool:
     return bool(bound) and any(
         isinstance(inner, ir.Name) and inner.id in bound for inner in ir.walk(at.expr)
     )
+
+
+def is_slice(key: ir.Expr) -> bool:
+    """Whether a key, or a part of one, is a slice."""
+    return isinstance(key, ir.Operation) and key.op == "slice"
 
 
 def _says_dtype(call: ir.Call) -> bool:

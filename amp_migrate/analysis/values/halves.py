@@ -9,7 +9,7 @@ from amp_migrate.analysis.objects.modules import Construction, Modules
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.destinations import DEVICE, DTYPE, kind_of
 from amp_migrate.analysis.tables.loaders import names_data
-from amp_migrate.analysis.values.dtypes import Shown, rebinds
+from amp_migrate.analysis.values.dtypes import Shown, is_slice, rebinds
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import parts_of
@@ -453,8 +453,3 @@ def _leaves_some(name: str, call: ir.Call, operand: ir.Expr) -> bool:
         and isinstance(along.value, int)
         and along.value > 0
     )
-
-
-def is_slice(key: ir.Expr) -> bool:
-    """Whether a key, or a part of one, is a slice."""
-    return isinstance(key, ir.Operation) and key.op == "slice"

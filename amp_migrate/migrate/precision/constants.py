@@ -12,7 +12,7 @@ from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.vocabulary import HALVES, Half
-from amp_migrate.analysis.values.halves import is_slice
+from amp_migrate.analysis.values.dtypes import is_slice
 from amp_migrate.analysis.values.numbers import FP32_NEXT_TO_ONE, Numbers
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to

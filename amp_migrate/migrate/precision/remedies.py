@@ -11,8 +11,8 @@ from amp_migrate.analysis.objects.modules import Modules
 from amp_migrate.analysis.paths.loops import Blocked, Refusal
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.destinations import DEVICE, kind_of
-from amp_migrate.analysis.values.dtypes import Dtypes, Tensors, rebinds
-from amp_migrate.analysis.values.halves import Halves, Statements, is_slice
+from amp_migrate.analysis.values.dtypes import Dtypes, Tensors, is_slice, rebinds
+from amp_migrate.analysis.values.halves import Halves, Statements
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import Edit, Island, Upcast, Widen
