@@ -81,6 +81,48 @@ loss = F.mse_loss(out[0, : chosen.numel()] * 2, y[: out.size(1)])
 best[best > 0] = max(-9999999, torch.finfo(best.dtype).min)
 more[more > 9] = max(-9999999, torch.finfo(more.dtype).min)
 
+=== a mask that is enlarged, in place and not
+LINEAR
+---
+out = model(x)
+scores = out.clone()
+scores[x[:, :1] > 0] = -1e7
+scores /= 0.1
+more = out.clone()
+more.masked_fill_(x[:, :1] > 0, -1e7)
+more = more / 0.1
+loss = F.mse_loss(out * (torch.softmax(scores, 1) + torch.softmax(more, 1)), y)
+---
+scores = out.clone()
+scores = scores.float()
+scores[x[:, :1] > 0] = -1e7
+more = out.clone()
+more = more.float()
+more.masked_fill_(x[:, :1] > 0, -1e7)
+
+=== a mask of what may be of any dtype
+class Ask(nn.Module):
+    def forward(self, h, *more):
+        known = torch.stack([h, h]).detach()
+        known[known > 0] = -9999999
+        return h + known.argmax(dim=0).float().mean() * 0.1
+class Net(nn.Module):
+    def __init__(self, ask):
+        super().__init__()
+        self.ask = ask
+        self.out = nn.Linear(6, 1)
+    def forward(self, x, *more):
+        return self.out(x) + self.ask(self.look(x))
+    def look(self, x):
+        return getattr(self, "out")(x)
+model = Net(Ask()).to(device)
+---
+loss = F.mse_loss(model(x), y)
+---
+known = torch.stack([h, h]).detach()
+known = known.float() if known.dtype is torch.float16 else known
+known[known > 0] = -9999999
+
 === a default that nobody gives
 class Attn(nn.Module):
     def __init__(self):

@@ -17,7 +17,12 @@ from amp_migrate.analysis.values.numbers import FP32_NEXT_TO_ONE, Numbers
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import Bound
-from amp_migrate.migrate.precision.remedies import Planner, Remedies, Unclear
+from amp_migrate.migrate.precision.remedies import (
+    Planner,
+    Remedies,
+    Unclear,
+    changed_by,
+)
 from amp_migrate.migrate.precision.sigmoids import Sigmoids
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, parts_of
@@ -512,7 +517,7 @@ class Constants(Planner):
         elif (
             self.under_autocast
             and (self.goes_into_half(at.function, at.stmt) or self._is_multiplied(at))
-        ) or not self.remedies.raise_(of, False):
+        ) or not (self.remedies.raise_(of, False) or self.remedies.replace(of)):
             return refusal
         self._settled += ir.walk(at.expr)
         return None
@@ -619,11 +624,18 @@ class Constants(Planner):
     def _is_enlarged(self, function: str, filling: ir.Stmt, fill: ir.Expr) -> bool:
         """Whether what is filled in is multiplied later: beyond the bound it is infinite, and a
         softmax of nothing else is not a number."""
-        names = {t.id for t in filling.targets if isinstance(t, ir.Name)}
+        names = {
+            t.id
+            for t in (*filling.targets, *changed_by(filling))
+            if isinstance(t, ir.Name)
+        }
         for stmt in self.program.statements(function):
             if stmt.line < filling.line:
                 continue
-            for inner in parts_of(stmt):
+            scaled = [
+                ir.Operation(op, (of, by)) for of, op, by in _scaled_in_place(stmt)
+            ]
+            for inner in (*parts_of(stmt), *scaled):
                 if not isinstance(inner, ir.Operation) or inner.op not in "*/":
                     continue
                 for operand in inner.operands:

@@ -15,7 +15,7 @@ from amp_migrate.analysis.values.dtypes import Dtypes, Tensors, is_slice, rebind
 from amp_migrate.analysis.values.halves import Halves, Statements
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
-from amp_migrate.edit.edits import Edit, Island, Upcast, Widen
+from amp_migrate.edit.edits import Edit, Island, Recast, Upcast, Widen
 from amp_migrate.edit.precision import HALVES
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, parts_of
@@ -196,6 +196,35 @@ class Remedies:
         raised = self.raised(at.function, at.stmt, at.expr, tensor, perhaps)
         self.edits.update(dict.fromkeys(raised or ()))
         return raised is not None
+
+    def replace(self, at: Made) -> bool:
+        """Plan a variable's cast before a statement that changes in place what it holds, which nothing else
+        holds yet; whether there is that."""
+        name, stmt = at.expr, at.stmt
+        if not isinstance(name, ir.Name) or rebinds(at):
+            return False
+        made, from_start = self.flow.reaching(name.id, at)
+        if from_start or self.program.owner(name.id, at.function) != at.function:
+            return False
+        first = min((one.line for one in made), default=stmt.line)
+        seen = [
+            one
+            for one in self.program.statements(at.function)
+            if first <= one.line < stmt.line and one not in made
+            if name in parts_of(one) or name in one.targets
+        ]
+        if seen or not all(
+            one.line < stmt.line
+            and one.targets == (name,)
+            and makes_new(self.program, at.function, one.value)
+            for one in made
+        ):
+            return False
+        full = self.dtypes.is_fp32(at)
+        if not full and (self.has_halves or not self.is_tensor(at)):
+            return False
+        self.edit(at.function, Recast(stmt.path, name.id, None if full else self.dtype))
+        return True
 
     def isolate(
         self,
@@ -423,6 +452,8 @@ def changed_by(stmt: ir.Stmt) -> Iterator[ir.Expr]:
     for target in stmt.targets:
         if stmt.kind == "augassign" or isinstance(target, ir.Item):
             yield target
+        if isinstance(target, ir.Item):
+            yield target.value
     for call in calls_of(stmt):
         match call.func:
             case ir.Attr(value=value, attr=attr) if attr.endswith(
@@ -438,8 +469,9 @@ def makes_new(program: Program, function: str, value: ir.Expr | None) -> bool:
         case ir.Operation(op=op):
             return op in (*dtype_table.ARITHMETIC, "**", "@", "-x")
         case ir.Call(func=ir.Attr(value=inner, attr=attr)):
-            if attr.endswith("_") and makes_new(program, function, inner):
-                return True
+            if attr == "detach" or attr.endswith("_"):
+                if makes_new(program, function, inner):
+                    return True
             return attr in operations("fresh") and not program.callees(value, function)
         case ir.Const():
             return True
