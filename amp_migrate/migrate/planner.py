@@ -28,6 +28,7 @@ from amp_migrate.analysis.paths.loops import (
     Backward,
     Blocked,
     Finder,
+    Note,
     Refusal,
     TrainingLoop,
     may_step,
@@ -649,6 +650,7 @@ class Planner:
             )
             group.edits += kept
             group.notes = notes + unsaved(unfollowed, states, each)
+        group.notes += _to_be_given(self.program, travel)
         for run in evaluated:
             with group.regional.attempt():
                 self._place_regions(group, [run], {}, ownership)
@@ -1385,3 +1387,19 @@ def _given_words(call: ir.Call) -> set[str]:
     given = parameters_of(call)
     words = set() if given is None else {*ir.words_in(given)}
     return words - {"self", "parameters", "params", "lr", "filter", "p"}
+
+
+def _to_be_given(program: Program, travel: Travel) -> list[Note]:
+    """What callers out of sight have to give before anything runs under AMP."""
+    notes = []
+    for birth in sorted(travel.births, key=place_of):
+        if birth.is_given:
+            function = program.functions[birth.slot.owner]
+            own = function.class_name if function.name == "__init__" else None
+            name = program.classes[own].name if own else function.name
+            message = (
+                f"{name}() trains without AMP until its caller gives it {travel.names[birth.slot]}=,"
+                " which is made once, right after the optimizer"
+            )
+            notes.append(Note(function.line, message))
+    return notes

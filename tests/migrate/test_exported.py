@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from amp_migrate.api import migrate_paths
+from amp_migrate.api import migrate_paths, migrate_source
 
 FIT = """\
 import torch
@@ -153,6 +153,62 @@ class Trainer:
     indented = "".join(f"    {line}\n" for line in BEGINS.splitlines())
     assert f"{indented}        self.model = model\n" in written
     assert "        self.scaler = scaler\n" in written
+
+
+UNCALLED = {
+    "a function": ("fit", FIT, "device, epochs=1, scaler=None):\n"),
+    "one that hands it on": (
+        "fit",
+        FIT.replace("def fit", "def _fit")
+        + "\n\ndef fit(net, opt, data, device):\n    _fit(net, opt, data, device)\n",
+        "(net, opt, data, device, scaler=scaler)\n",
+    ),
+    "a class": (
+        "Trainer",
+        """\
+import torch
+import torch.nn.functional as F
+
+
+class Trainer:
+    def __init__(self, model, optimizer, device):
+        self.model, self.device = model.to(device), device
+        self.optimizer = optimizer
+
+    def fit(self, data):
+        for x, y in data:
+            x, y = x.to(self.device), y.to(self.device)
+            self.optimizer.zero_grad()
+            loss = F.cross_entropy(self.model(x), y)
+            loss.backward()
+            self.optimizer.step()
+        torch.save({"optimizer": self.optimizer.state_dict()}, "last.pt")
+""",
+        '"scaler": self.scaler.state_dict()',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNCALLED)
+def test_what_nothing_here_calls(name: str) -> None:
+    called, source, words = UNCALLED[name]
+    result = migrate_source(source)
+    assert words in result.output
+    assert BEGINS.lstrip().splitlines()[0] in result.output
+    (note,) = result.notes
+    assert note.message.startswith(f"{called}() trains without AMP until")
+
+
+@pytest.mark.parametrize(
+    "more",
+    (
+        "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n        ",
+        "optimizer.step(lambda: loss)\n        ",
+    ),
+)
+def test_of_an_optimizer_that_nothing_here_gives(more: str) -> None:
+    source = FIT.replace("optimizer.step()", f"{more}optimizer.step()")
+    assert migrate_source(source).output == source
 
 
 def test_an_exported_dataclass_has_callers_out_of_sight(tmp_path: Path) -> None:

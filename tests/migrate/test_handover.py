@@ -304,7 +304,6 @@ CALLED_UNSEEN = {
         "import threading\nthreading.Thread(target=train, args=(opt,)).start()\n",
         "AMP010",
     ),
-    "nobody": ("print(opt.defaults)\n", "AMP010"),
     "a plain call and a table": (
         'train(opt)\n{"train": train}["train"](opt)\n',
         "AMP010",

@@ -1677,8 +1677,8 @@ class Learner:
         loss.backward()
         self.optimizer.step()
 """
-    (loop,) = migrate_source(source, path="train.py").loops
-    assert loop.diagnostic is not None and loop.diagnostic.code == "AMP021"
+    cast = "others = others.float() if others.dtype is torch.float16 else others\n"
+    assert cast in migrate_source(source, path="train.py").output
 
 
 HIDDEN = """\

@@ -466,11 +466,24 @@ class Moves:
             one = pending.pop()
             if one.kind == "open" or one.is_none:
                 continue
+            if self._is_as_given(one):
+                # The same in each statement.
+                one = one._replace(stmt=None)
             key = one.key
             if key not in found:
                 found[key] = one
                 pending += self._finder.parts(one, key)
         return list(found.values())
+
+    def _is_as_given(self, one: Object) -> bool:
+        """Whether it is what callers that are not known give to a parameter, never to get another value."""
+        name = one.expr.id if isinstance(one.expr, ir.Name) else ""
+        return (
+            one.kind == "lost"
+            and not one.fields
+            and self.program.is_param(one.function, name)
+            and not self.program.definitions(one.function, name)
+        )
 
     def _around(self, expr: ir.Expr, place: Place) -> list[Object]:
         """What holds a module."""

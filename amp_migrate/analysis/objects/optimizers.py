@@ -40,7 +40,7 @@ from amp_migrate.analysis.objects.points_to import (
 )
 from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import IMPORTS, calls_of, parts_of
+from amp_migrate.program.bindings import IMPORTS, calls_of, each_call, parts_of
 from amp_migrate.program.each import HIDDEN
 from amp_migrate.program.link import CallSite, Program
 from amp_migrate.program.names import Definition
@@ -138,6 +138,8 @@ class Birth:
     """The call that it is an argument of: ``Trainer(model, SGD(model.parameters()))``."""
     is_read: bool = field(compare=False, default=False)
     """Whether it comes out of a file: the call has made it in a run before."""
+    is_given: bool = field(compare=False, default=False)
+    """Whether it is a parameter that only callers out of sight give: the statement defines its function."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -613,7 +615,10 @@ class Optimizers:
         function = program.functions[slot.owner]
         trace.is_parameter = True
         sites = program.call_sites.get(slot.owner, [])
-        if not sites and function.name == "__init__" and function.class_name:
+        unseen = None if sites else self._given_out_of_sight(slot)
+        if unseen is not None:
+            trace.births.add(unseen)
+        elif not sites and function.name == "__init__" and function.class_name:
             name = program.classes[function.class_name].name
             reason = f"{slot.name} is a parameter of {name}(), and nothing that was read makes one"
             if slot.owner in program.escaping:
@@ -641,6 +646,40 @@ class Optimizers:
             for given in self.points_to.given_by(site, param, (), start):
                 if given.stmt is not None:  # not the parameter's default
                     self._follow_value(slot, given, site, trace)
+
+    def _given_out_of_sight(self, slot: Slot) -> Birth | None:
+        """The birth of what only callers out of sight give to a function; None where some are in sight that
+        cannot be told apart from others."""
+        program, owner = self.program, slot.owner
+        function, expr = program.functions[owner], ir.Name(slot.name)
+        is_init = function.name == "__init__" and function.class_name is not None
+        name = function.name
+        if is_init and function.class_name is not None:
+            name = program.classes[function.class_name].name
+        is_method = function.self_name is not None and not is_init
+        if (
+            slot.key is not None
+            or owner in program.escaping
+            or function.parent is None
+            or not self.makers.looks_like_one(expr, owner)
+            or any(
+                is_method or isinstance(call.func, ir.Name)
+                for _, _, call in program.calls_named(name)
+            )
+            or any(
+                callee.endswith(".__init__")
+                for _, call in each_call(function.body)
+                if any(arg.value == expr for arg in call.args)
+                for callee in program.callees(call, owner)
+            )
+        ):
+            return None
+        known = program.control(function.parent).statements
+        outer = (function.path[:n] for n in range(len(function.path), 0, -1))
+        stmt = next(known[path] for path in outer if path in known)
+        given = State(expr, owner, None)
+        birth = function.parent, stmt.path, slot, stmt, ir.Call(expr, ()), given
+        return Birth(*birth, is_given=True)
 
     def _is_module(self, name: str, imported: Definition) -> bool:
         """Whether an import gives a name a module, which is no optimizer, as far as that can be told."""

@@ -142,6 +142,9 @@ class Births:
         """Insert the births, each right behind the optimizer's own, or the first of those that share it."""
         by_scope: dict[tuple[str, str, str, str], list[Birth]] = {}
         for birth in sorted(self.travel.births, key=place_of):
+            if birth.is_given:
+                # With its optimizer, by callers out of sight.
+                continue
             if birth.given is not None:
                 # With its optimizer's, when the function is given its switch.
                 self._refuse_apart(birth)

@@ -133,7 +133,7 @@ class Travel:
         for slot, n in first.items():
             trace = self.optimizers.trace(slot)
             if slot in trace.parameters and all(
-                birth.given is not None or self._is_default(birth)
+                birth.given is not None or birth.is_given or self._is_default(birth)
                 for birth in births
                 if birth.slot == slot
             ):
@@ -712,7 +712,10 @@ class Travel:
             if self.holders.mixed is not None:
                 raise refused("AMP014", *self.holders.mixed)
             raise refused("AMP010", reason)
-        self._refuse_unseen_calls(function)
+        given_out_of_sight = any(
+            birth.is_given and birth.slot == optimizer for birth in self.births
+        )
+        self._refuse_unseen_calls(function, none=given_out_of_sight)
         for site in sites:
             several = len(program.callees(site.call, site.caller)) > 1
             if several and (optimizer is None or not self._runs_known(site)):
@@ -724,7 +727,7 @@ class Travel:
             for site in sites
             for given in (self.optimizers.given(site, optimizer),)
         )
-        optional = optional or program.is_public(function)
+        optional = optional or given_out_of_sight or program.is_public(function)
         torch = self.devices.torch_names.of(function)
         off = self.carried.off(torch) if optional else None
         self.place(function, AddParameter(facts.path, name, off))
@@ -763,15 +766,15 @@ class Travel:
         }
         self._pass_parameter(function, name, None, ways)
 
-    def _refuse_unseen_calls(self, function: str) -> None:
+    def _refuse_unseen_calls(self, function: str, none: bool = False) -> None:
         """Raise `Blocked` where a function may be called by what is not seen to call it: a new parameter
-        would break that."""
+        would break that; ``none``: that nothing in sight calls it is known."""
         program = self.program
         facts = program.functions[function]
         if function in program.escaping or facts.name in ("forward", "__call__"):
             reason = f"{facts.name}() is also used as a value or is decorated: who calls it is not visible"
             raise refused("AMP015", reason, facts.line)
-        if not program.call_sites.get(function):
+        if not none and not program.call_sites.get(function):
             reason = f"no call of {facts.name}() was found, so the scaler cannot be passed to it"
             raise refused("AMP015", reason, facts.line)
         public = facts.name
