@@ -650,7 +650,7 @@ class Planner:
             )
             group.edits += kept
             group.notes = notes + unsaved(unfollowed, states, each)
-        group.notes += _to_be_given(self.program, travel)
+        group.notes += _to_be_given(self.program, group.regional, travel)
         for run in evaluated:
             with group.regional.attempt():
                 self._place_regions(group, [run], {}, ownership)
@@ -1389,17 +1389,19 @@ def _given_words(call: ir.Call) -> set[str]:
     return words - {"self", "parameters", "params", "lr", "filter", "p"}
 
 
-def _to_be_given(program: Program, travel: Travel) -> list[Note]:
+def _to_be_given(program: Program, *travels: Travel) -> list[Note]:
     """What callers out of sight have to give before anything runs under AMP."""
+    given: dict[str, dict[str, None]] = {}
+    for travel in dict.fromkeys(travels):
+        for birth in sorted(travel.births, key=place_of):
+            if birth.is_given:
+                names = given.setdefault(birth.slot.owner, {})
+                names[f"{travel.names[birth.slot]}="] = None
     notes = []
-    for birth in sorted(travel.births, key=place_of):
-        if birth.is_given:
-            function = program.functions[birth.slot.owner]
-            own = function.class_name if function.name == "__init__" else None
-            name = program.classes[own].name if own else function.name
-            message = (
-                f"{name}() trains without AMP until its caller gives it {travel.names[birth.slot]}=,"
-                " which is made once, right after the optimizer"
-            )
-            notes.append(Note(function.line, message))
+    for owner, names in given.items():
+        function = program.functions[owner]
+        own = function.class_name if function.name == "__init__" else None
+        name = program.classes[own].name if own else function.name
+        message = f"{name}() trains without AMP until its caller gives it {' and '.join(names)}"
+        notes.append(Note(function.line, message))
     return notes
