@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import combinations
@@ -595,6 +595,8 @@ class Planner:
             ).place()
         if isinstance(placement, Refusal):
             raise Blocked(placement)
+        if self.options.scaled:
+            self._refuse_never_cleared(backwards)
 
         bare = [
             (run.function, run.path)
@@ -872,10 +874,31 @@ class Planner:
                 raise refused("AMP016", message, line)
         return list(handover.kept.looked.states.values())
 
+    def _refuse_never_cleared(self, backwards: Iterable[Backward]) -> None:
+        """Raise `Blocked` where callers out of sight may come again, and nothing clears gradients."""
+        program = self.program
+        for backward in backwards:
+            function = backward.function
+            if ir.is_top(function) or program.call_sites.get(function):
+                continue
+            own = program.self_class(function)
+            beside = [
+                method
+                for one in (() if own is None else program.family(own[1]))
+                for _, method in program.classes[one].methods
+            ]
+            if not any("zero" in self.events.kinds(f) for f in (function, *beside)):
+                message = "gradients of an earlier step may still be there: no zero_grad() is in sight"
+                raise refused("AMP031", message, backward.event.line)
+
     def _refuse_unfollowed(self, unfollowed: Unfollowed) -> None:
         """Raise `Blocked` where a group's optimizer may be stepped by a way that is not followed."""
         for function, _, call in unfollowed.calls("step"):
             # An optimizer's step takes a closure at most.
+            own = self.program.self_class(function)
+            if own is not None and own[1] in self.optimizers.makers.classes():
+                # It steps with the optimizer that this is a part of.
+                continue
             if len(call.args) < 2 and "backward" not in self.events.kinds(function):
                 assert isinstance(call.func, ir.Attr)
                 name = ir.render(call.func.value) or "what is stepped here"

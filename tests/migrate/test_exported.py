@@ -202,13 +202,36 @@ def test_what_nothing_here_calls(name: str) -> None:
 @pytest.mark.parametrize(
     "more",
     (
-        "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n        ",
-        "optimizer.step(lambda: loss)\n        ",
+        "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
+        "optimizer.step(lambda: loss)",
     ),
 )
 def test_of_an_optimizer_that_nothing_here_gives(more: str) -> None:
-    source = FIT.replace("optimizer.step()", f"{more}optimizer.step()")
+    source = FIT.replace("optimizer.step()", f"{more}\n        optimizer.step()")
     assert migrate_source(source).output == source
+
+
+def test_gradients_that_nothing_here_clears() -> None:
+    """Its callers may come again, to what was unscaled before."""
+    source = """\
+import torch
+import torch.nn.functional as F
+
+
+class Trainer:
+    def __init__(self, model, device):
+        self.model, self.device = model.to(device), device
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    def train(self, x, y):
+        loss = F.cross_entropy(self.model(x.to(self.device)), y.to(self.device))
+        loss.backward()
+        self.optimizer.step()
+"""
+    (found,) = migrate_source(source).diagnostics
+    assert (found.code, "no zero_grad()" in found.message) == ("AMP031", True)
+    clears = "\n    def begin(self):\n        self.optimizer.zero_grad()\n"
+    assert "self.scaler.step" in migrate_source(source + clears).output
 
 
 def test_an_exported_dataclass_has_callers_out_of_sight(tmp_path: Path) -> None:

@@ -397,6 +397,38 @@ def test_a_hook_that_raises_where_a_scaler_skips(does: str, words: str) -> None:
     assert words in found.message
 
 
+KEEPS = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.grad_out = nn.Linear(8, 3), None
+    def keep(self, grad):
+        self.grad_out = grad
+    def forward(self, x, look=False):
+        out = self.body(x)
+        if look:
+            out.register_hook(self.keep)
+        return out
+    def seen(self):
+        return self.grad_out
+model = Net().to("cuda")
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for number, (x, y) in enumerate(data):
+    opt.zero_grad()
+    loss = criterion(model(x, number > 1), y)
+    loss.backward()
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize("look", ("", "    print(model.seen())\n"))
+def test_a_hook_that_keeps_what_nobody_reads(look: str) -> None:
+    source = HEAD + KEEPS + look
+    result = migrate_source(source)
+    assert [found.code for found in result.diagnostics] == ["AMP024"] * bool(look)
+    assert (result.output == source) == bool(look)
+
+
 QUANTILE = "out.detach().quantile(0.5)"
 ATTACHED = {
     "a lambda": f"model.register_forward_hook(lambda m, i, out: {QUANTILE})\n",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from exactness import check_off
+from exactness import check_off, check_scaled
 from programs import HEAD, before_and_after, left_alone, migrated, trains_as_before
 from shorthand import before, written_out
 
@@ -1109,3 +1109,55 @@ def test_a_copy_of_a_class_is_that_class() -> None:
 def test_a_copy_of_what_makes_no_optimizer(old: str, new: str) -> None:
     build = "def build(params, lr):\n    return Own(params)\n"
     assert left_alone(build + _COPIED.replace(old, new)) in ("AMP010", "AMP013")
+
+
+AROUND = """\
+class Lookahead(torch.optim.Optimizer):
+    def __init__(self, inner, k=2):
+        super().__init__(inner.param_groups, {})
+        self.inner = inner
+        self.param_groups = inner.param_groups
+        self.k, self.turn = k, 0
+    def step(self, closure=None):
+        loss = self.inner.step(closure)
+        self.turn += 1
+        for group in self.param_groups:
+            for p in group["params"] if self.turn % self.k == 0 else ():
+                slow = self.state[p].setdefault("slow", p.detach().clone())
+                slow.add_(p.detach() - slow, alpha=0.5)
+                p.data.copy_(slow)
+        return loss
+def make_optimizer(kind):
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    if kind == "slow":
+        opt = Lookahead(opt)
+    return opt
+opt = make_optimizer("slow")
+for x, y in data:
+    opt.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+    opt.step()
+print(loss.item())
+"""
+
+
+def test_an_optimizer_around_another_with_its_groups() -> None:
+    source = HEAD + AROUND
+    output = HEAD + migrated(AROUND)
+    assert "scaler.unscale_(opt)" in output
+    assert check_off(source, output) == []
+    assert check_scaled(source, output) == []
+
+
+@pytest.mark.parametrize(
+    ("mine", "other"),
+    (
+        ("= inner.param_groups", "= [dict(inner.param_groups[0])]"),
+        ("loss = self.inner.step(closure)", "loss = closure(); self.inner.step()"),
+        ("self.turn += 1", "self.again(); self.turn += 1"),
+    ),
+)
+def test_an_optimizer_that_does_more_than_the_one_in_it(mine: str, other: str) -> None:
+    assert left_alone(AROUND.replace(mine, other)) == "AMP014"

@@ -690,7 +690,15 @@ class Coverage:
         given = parameters_of(call)
         if given is None:
             return Held(complete=False)
-        return self._of(given, function, stmt, 0)
+        makers = self.optimizers.makers
+        inner = [
+            self._of_construction(one.expr, one.function, one.stmt)
+            for one in self.optimizers.points_to.of(given, function, stmt)
+            if isinstance(one.expr, ir.Call) and one.expr is not call and one.stmt
+            if makers.construction(one.expr, one.function, one.context) == "plain"
+        ]
+        # What is wrapped around an optimizer holds what that does.
+        return one_of(inner) if inner else self._of(given, function, stmt, 0)
 
     # -- parameter lists ----------------------------------------------------------------------
 

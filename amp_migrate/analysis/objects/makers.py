@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cached_property
 
 from amp_migrate.analysis.objects.points_to import (
@@ -13,6 +13,7 @@ from amp_migrate.analysis.objects.points_to import (
     PointsTo,
 )
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import each_call
 from amp_migrate.program.link import Program
 
 CLOSURE = "closure"
@@ -248,18 +249,48 @@ class Makers:
             for c in program.bases(class_name)
             for name, _ in program.classes[c].methods
         }
-        inner_steps = any(
-            isinstance(call.func, ir.Attr) and call.func.attr == "step"
+        stepped = {
+            call.func.value
             for c in program.bases(class_name)
             for _, method in program.classes[c].methods
-            for stmt in program.statements(method)
-            for expr in stmt.exprs
-            for call in ir.calls_in(expr)
+            for _, call in each_call(program.functions[method].body)
+            if isinstance(call.func, ir.Attr) and call.func.attr == "step"
             if not _is_super(call) and not _is_of_scheduler(call)
-        )
+        }
+        inner_steps = stepped and not self._shares_groups(class_name, stepped)
         return (
             WRAPPED if inner_steps or {"first_step", "second_step"} & names else "plain"
         )
+
+    def _shares_groups(self, class_name: str, stepped: Collection[ir.Expr]) -> bool:
+        """Whether an optimizer holds from the start what the one holds that it steps, and computes no
+        gradients itself: what is unscaled of the one is of both (Lookahead)."""
+        program = self.program
+        given = program.attribute_definitions(class_name, "param_groups")
+        groups = [
+            d.value for d in given if program.functions[d.function].name == "__init__"
+        ]
+        match [*stepped]:
+            case [ir.Attr(value=ir.Name(), attr=attr) as inner]:
+                held = program.attribute_definitions(class_name, attr)
+                holders = {inner, *(d.value for d in held if d.value is not None)}
+            case _:
+                return False
+        computes = any(
+            (isinstance(call.func, ir.Name) and program.is_param(method, call.func.id))
+            or ir.last_of(call.func) in ("backward", "grad")
+            or (
+                isinstance(call.func, ir.Attr)
+                and call.func.value == inner.value
+                and program.method(class_name, call.func.attr) is None
+                and not program.origin(call.func, method)
+            )
+            for c in program.bases(class_name)
+            for _, method in program.classes[c].methods
+            for _, call in each_call(program.functions[method].body)
+        )
+        shared = [ir.Attr(holder, "param_groups") for holder in holders]
+        return not computes and bool(groups) and all(one in shared for one in groups)
 
     def _chosen_bases(self, class_name: str) -> set[str]:
         """The classes of libraries that a variable holds which a class derives from."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from amp_migrate.analysis.objects.points_to import PointsTo
 from amp_migrate.analysis.tables.dtype_table import ARITHMETIC, NUMBERS
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import each_part
+from amp_migrate.program.bindings import each_part, parts_of, unpacked
 from amp_migrate.program.link import Program
 
 _MULTIPLIES = ("mul", "div")
@@ -197,6 +197,40 @@ def _is_blind(hook: ir.Function) -> bool:
         or (isinstance(inner, ir.Attr) and inner.attr == "grad")
         for stmt, inner in each_part(hook.body)
     )
+
+
+def readers(program: Program, function: str, call: ir.Call) -> frozenset[str] | None:
+    """The functions that read what a hook does nothing but keep: ``def keep(self, grad): self.last = grad``;
+    None where it does more."""
+    hook = call.argument(0, "hook")
+    refs = () if hook is None else program.resolve(hook, function)
+    kept = {_kept_in(program.functions.get(ref.name)) for ref in refs}
+    said = any(not kept.isdisjoint(one.strings) for one in program.modules.values())
+    if not kept or None in kept or said:
+        return None
+    return frozenset(
+        where
+        for name in kept
+        for where, stmt in program.mentioning(name or "")
+        for one in parts_of(stmt)
+        if isinstance(one, ir.Attr) and one.attr == name
+        if not any(one is target for target, _, _ in unpacked(stmt))
+    )
+
+
+def _kept_in(hook: ir.Function | None) -> str | None:
+    """The attribute that a method gives its argument to, and does nothing else."""
+    match None if hook is None else (hook.params, hook.body):
+        case [
+            [own, given],
+            [
+                ir.Stmt(
+                    kind="assign", targets=(ir.Attr(value=holder, attr=name),)
+                ) as stmt
+            ],
+        ] if (holder, stmt.value) == (ir.Name(own.name), ir.Name(given.name)):
+            return name
+    return None
 
 
 def _is_number(program: Program, function: str, expr: ir.Expr, depth: int = 0) -> bool:

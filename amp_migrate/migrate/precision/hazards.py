@@ -331,7 +331,9 @@ class Hazards:
     def judge_setup(self, trained: frozenset[str]) -> None:
         """Raise `Blocked` at the first hazard that counts wherever it stands in the files, and in what
         they call, where some functions are ``trained``: loops go backward there."""
-        hazard = self.setup.first(self.functions, self.options.scaled, trained)
+        live, every = self.live, self.functions
+        running = every if live is None else [f for f in every if live.runs(f)]
+        hazard = self.setup.first(every, running, self.options.scaled, trained)
         if hazard is not None:
             raise Blocked(hazard)
 

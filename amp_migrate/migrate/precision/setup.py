@@ -38,6 +38,10 @@ _REPLACES_DATA = frozenset(
 _MODEL = re.compile(r"(?i)(model|net|network|\w+_(model|net))")
 
 
+_Hazard = tuple[str, Refusal, frozenset[str] | None]
+"""The function it stands in, and those of which one has to run besides."""
+
+
 class _Data(Tensors):
     """What layers give is no data: to cast that is to decide on precision by hand."""
 
@@ -53,18 +57,22 @@ class Setup:
         self.forward = program.noted(Forward)
         self._flow = Flow(program)
         self._data = _Data(self._flow, Modules(program))
-        self._found: dict[bool, list[tuple[str, Refusal, bool]]] = {}
+        self._found: dict[bool, list[_Hazard]] = {}
         self._aborts: dict[tuple[str, frozenset[str]], Refusal | None] = {}
 
     def first(
-        self, functions: Collection[str], scaled: bool, trained: frozenset[str]
+        self,
+        functions: Collection[str],
+        running: Collection[str],
+        scaled: bool,
+        trained: frozenset[str],
     ) -> Refusal | None:
-        """The first hazard in some functions; ``scaled``: of those too that a scaler brings to what is
-        ``trained``."""
-        for function, refusal, is_of_copy in self._all(scaled):
+        """The first hazard in some functions, of which some are known to be ``running``; ``scaled``: of those
+        too that a scaler brings to what is ``trained``."""
+        for function, refusal, beside in self._all(scaled):
             if function not in functions:
                 continue
-            if not is_of_copy or not self._replacing.isdisjoint(functions):
+            if beside is None or not beside.isdisjoint(running):
                 return refusal
         if not scaled:
             return None
@@ -78,8 +86,8 @@ class Setup:
     def _kept(self) -> list[tuple[str, str, int]]:
         return [*hooks.kept(self.program)]
 
-    def _all(self, scaled: bool) -> list[tuple[str, Refusal, bool]]:
-        """The hazards of all calls, with their functions, and whether they are of a tensor of its own."""
+    def _all(self, scaled: bool) -> list[_Hazard]:
+        """The hazards of all calls."""
         if scaled not in self._found:
             found = self._found[scaled] = []
             for function, stmt, call in self.program.all_calls():
@@ -88,13 +96,16 @@ class Setup:
                 refusal = self.of_call(function, call, scaled)
                 if refusal is not None:
                     copies = self._copies_data(function, stmt, call)
-                    found.append((function, refusal, copies))
+                    beside = self._replacing if copies else None
+                    if refusal.code == "AMP024":
+                        beside = hooks.readers(self.program, function, call)
+                    found.append((function, refusal, beside))
                 if scaled and (refusal is None or copies):
                     strictly = strict.of_call(
                         self.program, function, call
                     ) or self._of_complex(function, stmt, call)
                     if strictly is not None:
-                        found.append((function, strictly, False))
+                        found.append((function, strictly, None))
         return self._found[scaled]
 
     def _abort(self, function: str, trained: frozenset[str]) -> Refusal | None:
