@@ -724,6 +724,43 @@ def test_each_script_has_its_own_nets(tmp_path: Path) -> None:
     assert not found["sparse.py"].changed
 
 
+MAIN_BLOCK = """\
+import torch
+from nets import make
+
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+if __name__ == "__main__":
+    model = make().to(device)
+    kept = torch.zeros(8, 1, device=device)
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    for turn in range(3):
+        out = model(torch.randn(8, 6, device=device))
+        torch.mul(out.detach(), 2, out=kept)
+        loss = (out * kept).mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+"""
+"""What stands there is in the way in the script that is run, and nowhere else."""
+
+
+def test_the_main_block_of_the_script(tmp_path: Path) -> None:
+    made = f"{_HEAD}def make():\n    return nn.Linear(6, 1)\n"
+    text, path = MAIN_BLOCK, tmp_path / "train.py"
+    (tmp_path / "nets.py").write_text(made)
+    path.write_text(text)
+    (found,) = migrate_paths([path]).results
+    assert [one.code for one in found.diagnostics] == ["AMP020"]
+    path.write_text(
+        text.replace("torch.mul(", "torch.mul(torch.empty_like(kept), 2) #")
+    )
+    used = 'if __name__ == "__main__":\n    net, x = make(), torch.randn(8, 6)\n'
+    used += "    kept = torch.zeros(8, 1)\n    torch.mul(net(x), 2, out=kept)\n"
+    (tmp_path / "nets.py").write_text(made + used)
+    (found,) = migrate_paths([path]).results
+    assert not found.diagnostics
+
+
 def test_each_script_has_its_own_options(tmp_path: Path) -> None:
     """And `import *` brings the nets to it by way of a package."""
     (tmp_path / "nets").mkdir()

@@ -102,6 +102,7 @@ class Live:
         self._unnamed: dict[str, list[str]] = {}
         """Methods of classes that are made, by names that nothing says which can run."""
         self._around = around = frozenset(files)
+        self._started = frozenset(started)
         unmade: dict[str, list[str]] = {}
         """Functions by the one in which they stand, which makes them when it runs."""
         while self._pending:
@@ -169,12 +170,12 @@ class Live:
     def executes(self, function: str, path: ir.Path) -> bool:
         """Whether a statement of a function can run with what the running part of the program sets its
         options to: no ``if`` around it always goes the other way."""
-        program = self.program
+        program, is_started = self.program, ir.file_of(function) in self._started
         return not any(
             outer.kind == "if"
             and outer.value is not None
             and self._reader.outcome(
-                outer.value, function, self._around, self.functions
+                outer.value, function, is_started, self._around, self.functions
             )
             is (path[len(outer.path)][0] != "body")
             for outer in program.control(function).around(path)
@@ -304,11 +305,12 @@ class _Reader:
         self,
         test: ir.Expr,
         function: str,
+        is_started: bool,
         files: frozenset[str],
         running: Collection[str],
     ) -> bool | None:
         """What a test comes to where nothing but some functions runs, if it is always the same."""
-        self._files, self._running = files, running
+        self._is_started, self._files, self._running = is_started, files, running
         try:
             return self._outcome(test, function)
         finally:

@@ -32,8 +32,10 @@ class Contexts:
         files: Collection[str],
         can_run: Callable[[str], bool],
         in_fp32: Statements = (),
+        executes: Callable[[str, ir.Stmt], bool] = lambda function, stmt: True,
     ) -> None:
-        """``called``: the functions that regions call. ``files``: where to look, at what can run.
+        """``called``: the functions that regions call. ``files``: where to look, at what can run, and which
+        statements of it that ``executes``.
         ``in_fp32``: the statements for which autocast is turned off again.
         """
         self.program = program
@@ -43,6 +45,7 @@ class Contexts:
         self.files = files
         self.can_run = can_run
         self.in_fp32 = in_fp32
+        self.executes = executes
         self.inside = frozenset(self._inside())
         self.outside = self._find_outside()
 
@@ -70,6 +73,7 @@ class Contexts:
             site = (function, stmt.path)
             if (site not in self.inside or site in self.in_fp32) and (
                 stmt.kind not in ("functiondef", "classdef")
+                and self.executes(function, stmt)
             ):
                 yield stmt
 

@@ -176,6 +176,7 @@ class Hazards:
                 called,
                 self.files,
                 self.can_run,
+                self._executes,
             )
             leaving.judge()
             if leaving.more:

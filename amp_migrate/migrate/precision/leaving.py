@@ -78,8 +78,10 @@ class Leaving:
         called: Collection[str],
         files: Collection[str],
         can_run: Callable[[str], bool],
+        executes: Callable[[str, ir.Stmt], bool],
     ) -> None:
-        """``called``: the functions that regions call. ``files``: where to look, at what can run."""
+        """``called``: the functions that regions call. ``files``: where to look, at what can run, and which
+        statements of it that ``executes``."""
         self.program = remedies.program
         self.remedies = remedies
         self.forward = forward
@@ -92,7 +94,9 @@ class Leaving:
         """The regions that uses need."""
         self._in_region = self._called = False
         """Whether what a region keeps for later is looked at, and so is called from one."""
-        self.contexts = Contexts(self.program, regions, runs, called, files, can_run)
+        self.contexts = Contexts(
+            self.program, regions, runs, called, files, can_run, executes=executes
+        )
         self.traces = self.contexts.traces(
             Traces, remedies.flow, remedies.modules, forward
         )
