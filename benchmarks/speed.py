@@ -10,6 +10,9 @@ files as they were, one for a single file as a hook makes it, and one after that
 ``--peers`` sets other tools beside it, each as a process of its own: TorchFix, Fixit, a LibCST codemod that
 changes nothing, black. Who is not installed is passed over; ``--python`` names an interpreter that has them.
 
+``--diff`` sets a migration beside what it is made of: lint, and LibCST, which parses each file that changes,
+and writes it, twice.
+
 ``--cores`` runs the jobs on one core and on two.
 
 ``--start`` tells the CPU time of processes that have next to nothing to do.
@@ -46,6 +49,7 @@ def main() -> None:
     parser.add_argument("--start", action="store_true")
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--cores", action="store_true")
+    parser.add_argument("--diff", action="store_true")
     parser.add_argument("--python", default=sys.executable, metavar="INTERPRETER")
     given = parser.parse_args()
     print(
@@ -57,6 +61,12 @@ def main() -> None:
     if given.peers:
         for path in given.paths:
             _peers(path, given.python)
+        return
+    if given.diff:
+        print("| project | files | changed | lint | LibCST | --diff | ratio |")
+        print("|---|---|---|---|---|---|---|")
+        for path in given.paths:
+            print(f"| {' | '.join(_diff(path))} |", flush=True)
         return
     if given.cores:
         print("| project | job | one core | two cores | speed |")
@@ -111,6 +121,38 @@ for path in sorted(Path(sys.argv[1]).rglob("*.py")):
     except Exception:
         pass  # Python 2, or a template: the tool does not parse it, either
 """
+
+
+_WRITES_TWICE = """
+import sys
+from pathlib import Path
+import libcst
+for path in sys.argv[1:]:
+    for _ in range(2):
+        libcst.parse_module(Path(path).read_bytes()).bytes
+"""
+
+
+def _diff(path: Path) -> list[str]:
+    """CPU time of a migration, and how many times that of its parts it is."""
+    own = [sys.executable, "-m", "amp_migrate"]
+    options = ["--no-cache", "--jobs", "1", path.absolute()]
+    before = _seconds_of_children()
+    said = subprocess.run(
+        [*own, "--diff", *options], capture_output=True, text=True, check=False
+    )
+    taken = _seconds_of_children() - before
+    changed = [
+        f"/{line.removeprefix('+++ b/')}"
+        for line in said.stdout.splitlines()
+        if line.startswith("+++ b/") and line.endswith(".py")
+    ]
+    lint = seconds([*own, "lint", *options])
+    peer = seconds([sys.executable, "-c", _WRITES_TWICE, *changed])
+    files = str(len([*path.rglob("*.py")]))
+    times = (f"{one:.1f} s" for one in (lint, peer, taken))
+    ratio = f"{taken / (lint + peer):.2f}"
+    return [path.name, files, str(len(changed)), *times, ratio]
 
 
 def _peers(path: Path, python: str) -> None:

@@ -58,6 +58,8 @@ class Events:
             function.name for function in program.functions.values()
         )
         self._of: dict[tuple[str, ir.Path], tuple[Event, ...]] = {}
+        self._shown: dict[tuple[str, ir.Path], tuple[Event, ...]] = {}
+        """Of these, what `of` gives."""
         self._kinds: dict[str, frozenset[str]] = {}
         self._direct: dict[str, list[tuple[ir.Stmt, Event]]] = {}
         self._steps: dict[str, set[Slot]] = {}
@@ -89,12 +91,15 @@ class Events:
 
     def of(self, function: str, stmt: ir.Stmt) -> tuple[Event, ...]:
         """The events on a statement's own line, in the order in which they happen."""
-        self._ensure(function)
-        return tuple(
-            event
-            for event in self._of[function, stmt.path]
-            if event.kind not in CALLS or any(self.brought(event))
-        )
+        site = function, stmt.path
+        if site not in self._shown:
+            self._ensure(function)
+            self._shown[site] = tuple(
+                event
+                for event in self._of[site]
+                if event.kind not in CALLS or any(self.brought(event))
+            )
+        return self._shown[site]
 
     def brought(self, event: Event) -> Iterator[str]:
         """Those of an event's callees that bring events about."""
@@ -236,6 +241,7 @@ class Events:
                     steps[caller] |= more[1]
                     pending.append(caller)
         self._kinds |= {q: frozenset(k) for q, k in kinds.items()}
+        self._shown.clear()
         self._steps |= steps
 
     # -- reading ------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ class Setup:
         self._flow = Flow(program)
         self._data = _Data(self._flow, Modules(program))
         self._found: dict[bool, list[_Hazard]] = {}
-        self._aborts: dict[tuple[str, frozenset[str]], Refusal | None] = {}
+        self._aborts: dict[tuple[str, frozenset[ir.Path]], Refusal | None] = {}
 
     def first(
         self,
@@ -109,9 +109,9 @@ class Setup:
         return self._found[scaled]
 
     def _abort(self, function: str, trained: frozenset[str]) -> Refusal | None:
-        asked = (function, trained)
+        asked = function, strict.ends_of_training(self.program, function, trained)
         if asked not in self._aborts:
-            self._aborts[asked] = strict.of_aborts(self.program, function, trained)
+            self._aborts[asked] = strict.of_aborts(self.program, *asked)
         return self._aborts[asked]
 
     def of_call(self, function: str, call: ir.Call, scaled: bool) -> Refusal | None:

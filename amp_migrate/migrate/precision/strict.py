@@ -47,12 +47,11 @@ def of_call(program: Program, function: str, call: ir.Call) -> Refusal | None:
 
 
 def of_aborts(
-    program: Program, function: str, trained: frozenset[str]
+    program: Program, function: str, ends: frozenset[ir.Path]
 ) -> Refusal | None:
     """``assert torch.isfinite(norm)``, or an ``if`` of the kind that ends training; also ``norm < c``.
-    ``trained``: the functions whose gradients a scaler scales.
+    ``ends``: the statements that leave training.
     """
-    ends = _ends_of_training(program, function, trained)
     for stmt in program.statements(function):
         for call in calls_of(stmt):
             what = _raising(call, program, function)
@@ -94,10 +93,11 @@ def _raising(call: ir.Call, program: Program, function: str) -> ir.Expr | None:
     return taken
 
 
-def _ends_of_training(
+def ends_of_training(
     program: Program, function: str, trained: frozenset[str]
 ) -> frozenset[ir.Path]:
-    """Where statements leave a loop that goes backward under a scale."""
+    """Where statements leave a loop that goes backward under a scale. ``trained``: the functions whose
+    gradients a scaler scales."""
     found: set[ir.Path] = set()
     for loop in program.statements(function):
         if loop.kind not in ("for", "while"):

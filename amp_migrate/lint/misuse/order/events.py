@@ -90,7 +90,8 @@ class AmpEvents(Events):
         self.scales = Scales(amp.program, amp.program.noted(Values), self.is_scaler)
         self._gradients = Gradients(amp.program, self.scales)
         self.optimizers = Optimizers(amp.program, any_step=True)
-        self._of, self._direct, self._kinds, self._steps = {}, {}, {}, {}
+        self._of, self._shown, self._direct = {}, {}, {}
+        self._kinds, self._steps = {}, {}
         self._around, self._called = {}, {}
         self._settle(self._with_amp())
         self._settle_callers()
