@@ -1212,3 +1212,19 @@ def test_a_variable_that_is_asked_for_by_its_name() -> None:
     assert left_alone(program(SGD, grads)) == "AMP030"
     given = seen.replace("('x', 'loss')", "input().split()")
     assert left_alone(program(SGD, given)) == "AMP030"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        'opt.param_groups[0]["params"].pop()',
+        'group = opt.param_groups[0]["params"]\ndel group[2:]',
+        'for group in opt.param_groups:\n    group["params"] = group["params"][:2]',
+        "opt.param_groups = opt.param_groups[:0]",
+    ],
+)
+def test_what_is_taken_out_of_an_optimizer_is_not_unscaled(change: str) -> None:
+    assert left_alone(program(f"{SGD}\n{change}", CLIP)) == "AMP030"
+    assert "unscale_" not in migrated(program(f"{SGD}\n{change}", "pass"))
+    kept = 'for group in opt.param_groups:\n    group["lr"] = group["params"][0].mean().item()'
+    assert "unscale_(opt)" in migrated(program(f"{SGD}\n{kept}", CLIP))

@@ -41,6 +41,17 @@ LEFT_ALONE = {
         "criterion(masked(out, -1e9).clamp(-9), y)",
         "AMP021",
     ),
+    "a number that is given to what a table holds": (
+        'masks = {"m": lambda h, least: h.masked_fill(h > 0, least)}',
+        'criterion(masks["m"](out, least=-1e9).clamp(-9), y)',
+        "AMP021",
+    ),
+    "a number in a partial": (
+        "import functools\n"
+        "masked = functools.partial(lambda h, n: h.masked_fill(h > 0, n), n=-1e9)",
+        "criterion(masked(out).clamp(-9), y)",
+        "AMP021",
+    ),
 }
 MIGRATED = {
     "a model": (

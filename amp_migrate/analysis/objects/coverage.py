@@ -59,9 +59,59 @@ _CONTAINERS = frozenset(
 )
 _OWN_LISTS = frozenset(("parameters", "named_parameters", "zero_grad"))
 """Methods of a module that go through its parameters."""
+_REMOVES = ("pop", "remove", "clear")
 _MOST_STEPS = 12
 _MOST_CALLS = 5
 _MOST_WAYS = 64
+
+
+def _changes_groups(program: Program) -> bool:
+    """Whether a program changes the lists that optimizers have: ``group["params"].pop()``, ``del
+    opt.param_groups[1]``."""
+
+    def is_list(expr: ir.Expr, function: str) -> bool:
+        root, keys = _taken_out(expr)
+        if not isinstance(root, ir.Name):
+            return is_groups(root) and (not keys or ir.Const("params") in keys)
+        # What a statement takes out of such a list, or goes through it for.
+        for one in program.defined(root.id, function):
+            of, more = _taken_out(one.stmt.value or root)
+            if is_groups(of) and ir.Const("params") in (*keys, *more):
+                return True
+        return False
+
+    def is_groups(expr: ir.Expr) -> bool:
+        return (
+            isinstance(expr, ir.Attr)
+            and expr.attr == "param_groups"
+            and expr.value != ir.Name("self")
+        )
+
+    for method in (*_REMOVES, "append", "extend", "insert"):
+        for function, _, call in program.calls_named(method):
+            if isinstance(call.func, ir.Attr) and is_list(call.func.value, function):
+                return True
+    spoken_of = program.mentioning("param_groups", "params")
+    for function, stmt in (*spoken_of, *program.deletions):
+        changed = [*stmt.targets, *(stmt.exprs if stmt.kind == "delete" else ())]
+        for target in changed:
+            if isinstance(target, ir.Item) and (
+                is_list(target.value, function)
+                or (target.key == ir.Const("params") and is_list(target, function))
+            ):
+                return True
+            if isinstance(target, ir.Attr) and is_list(target, function):
+                return True
+    return False
+
+
+def _taken_out(expr: ir.Expr) -> tuple[ir.Expr, list[ir.Expr]]:
+    """What an element is taken out of, and by which keys."""
+    keys: list[ir.Expr] = []
+    while isinstance(expr, ir.Item):
+        keys.append(expr.key)
+        expr = expr.value
+    return expr, keys
 
 
 class Coverage:
@@ -83,6 +133,9 @@ class Coverage:
             for method in ("append", "extend", "add_param_group")
             for found in program.calls_named(method)
         ]
+        self._removals = [
+            found for method in _REMOVES for found in program.calls_named(method)
+        ]
         self.flow = Flow(program)
         self._busy: set[tuple[str, str, ir.Path]] = set()
         self.points_to = program.noted(PointsTo)
@@ -99,6 +152,8 @@ class Coverage:
         """The part of the way that leads to the place which is asked about: what it leads into from there
         makes objects of its own."""
         self._held = {birth: self._of_birth(birth) for birth in self.births}
+        if program.noted(_changes_groups):
+            self._held = {b: as_parts(one, None) for b, one in self._held.items()}
         self.held = Held()
         for one in self._held.values():
             self.held.join(one)
@@ -1157,7 +1212,7 @@ class Coverage:
             isinstance(call.func, ir.Attr)
             and isinstance(call.func.value, ir.Attr)
             and call.func.value.attr == expr.attr
-            for _, _, call in self._additions
+            for _, _, call in (*self._additions, *self._removals)
         )
         if not is_list or changed:
             return None
@@ -1237,8 +1292,7 @@ class Coverage:
             isinstance(call.func, ir.Attr)
             and call.func.value == expr
             and program.owner(expr.id, function) == owner
-            for method in ("pop", "remove", "clear")
-            for function, _, call in program.calls_named(method)
+            for function, _, call in self._removals
         ) or any(
             isinstance(inner, ir.Item)
             and inner.value == expr

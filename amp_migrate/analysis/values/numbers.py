@@ -12,6 +12,7 @@ from contextlib import suppress
 from amp_migrate.analysis.objects.points_to import MOST_STATES, TOO_MANY, PointsTo
 from amp_migrate.analysis.tables.vocabulary import Half
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import parts_of
 from amp_migrate.program.link import Program
 from amp_migrate.program.names import Definition
 
@@ -75,6 +76,10 @@ class _Bound(defaultdict[tuple[str, str], list[tuple[ir.Expr, str]]]):
         for function, _, call in program.calls_named("partial"):
             if program.origin(call.func, function) != "functools.partial":
                 continue
+            match call.args:
+                case [ir.Arg(value=ir.Deferred(params=params)), *given]:
+                    for param, arg in zip(params, given, strict=False):
+                        self[_LAMBDA, arg.name or param].append((arg.value, function))
             for ref in (
                 program.resolve(call.args[0].value, function) if call.args else ()
             ):
@@ -90,10 +95,42 @@ class _Bound(defaultdict[tuple[str, str], list[tuple[ir.Expr, str]]]):
                             self[_LAMBDA, arg.name or param].append(
                                 (arg.value, function)
                             )
+        self._of_held_lambdas(program)
         for function, _, call in program.calls_named("register_buffer"):
             match call.argument(0, "name"), call.argument(1, "tensor"):
                 case ir.Const(value=str(name)), made if made is not None:
                     self["", name].append((made, function))
+
+    def _of_held_lambdas(self, program: Program) -> None:
+        """``masks["m"](scores, -1e9)``: what those are given that a table or an object holds."""
+        named: dict[str, list[ir.Deferred]] = defaultdict(list)
+        tables: list[ir.Deferred] = []
+        for _, stmt in program.all_statements():
+            for inner in parts_of(stmt):
+                match inner:
+                    case ir.Display(items=items):
+                        tables += (i for i in items if isinstance(i, ir.Deferred))
+                    case ir.Call(args=args):
+                        for arg in args:
+                            if arg.name and isinstance(arg.value, ir.Deferred):
+                                named[arg.name].append(arg.value)
+            match stmt.targets, stmt.value:
+                case (ir.Attr(attr=name),), ir.Deferred() as held:
+                    named[name].append(held)
+                case (ir.Item(),), ir.Deferred() as held:
+                    tables.append(held)
+        for function, _, call in program.all_calls() if tables or named else ():
+            match call.func:
+                case ir.Item():
+                    lambdas = tables
+                case ir.Attr(attr=name):
+                    lambdas = named.get(name, [])
+                case _:
+                    continue
+            for held in lambdas:
+                if len(call.args) <= len(held.params):
+                    for param, arg in zip(held.params, call.args, strict=False):
+                        self[_LAMBDA, arg.name or param].append((arg.value, function))
 
 
 class _Options(defaultdict[str, list[tuple[ir.Expr, str]]]):
