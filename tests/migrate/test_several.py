@@ -1873,3 +1873,26 @@ def test_what_both_arms_of_an_if_read_gets_gradients(
         result = migrated(source)
         assert "for group in opt_b.param_groups" in result
         assert "for group in opt_a.param_groups" not in result
+
+
+def test_a_number_that_two_models_are_made_with_is_none_of_their_parameters() -> None:
+    source = """\
+class Both:
+    def __init__(self, encoder_num_hidden, encoder_size):
+        self.enc = nn.Linear(encoder_size, encoder_num_hidden).to(device)
+        self.dec = nn.Linear(encoder_num_hidden, encoder_size).to(device)
+        self.enc_opt = torch.optim.SGD(self.enc.parameters(), lr=0.1)
+        self.dec_opt = torch.optim.SGD(self.dec.parameters(), lr=0.1)
+    def turn(self, x):
+        self.enc_opt.zero_grad()
+        self.dec_opt.zero_grad()
+        loss = F.mse_loss(self.dec(self.enc(x)), x)
+        loss.backward()
+        self.enc_opt.step()
+        self.dec_opt.step()
+import sys
+both = Both(len(sys.argv) + 3, len(data[0][0][0]))
+for x, y in data:
+    both.turn(x)
+"""
+    assert "self.scaler.step(self.dec_opt)" in migrated(source)

@@ -31,9 +31,10 @@ _ABOUT = re.compile(r"(?i)(num|n|nr|dim|lr|use|is|has)_")
 _RESULT = re.compile(r"(?i)_(outs?|outputs?|preds?|predictions?|logits|results?)$")
 """Names of what a module gives: ``model_out``."""
 _TELLS = re.compile(
-    r"(?i)_(names?|paths?|dirs?|files?|filename|types?|ids?|cfg|config|args|opts?|kwargs|options?)$"
+    r"(?i)_(names?|paths?|dirs?|files?|filename|types?|ids?|cfg|config|args|opts?|kwargs|options?|sizes?|dims?"
+    r"|num_\w+)$"
 )
-"""Names of what tells of a module: ``model_name``."""
+"""Names of what tells of a module: ``model_name``, ``encoder_num_hidden``."""
 _PREPARES = tuple("load make build create get init save print plot adjust".split())
 _KEEPS_BOOKS = tuple("set_ save load print reset update_ register_ get_optim".split())
 """Beginnings of the names of functions, and of methods, that compute no forward."""
