@@ -11,9 +11,10 @@ _MULTIPLY = frozenset({"linear", "matmul", "mm", "bmm", "einsum"})
 
 def tied(context: Context, file: str) -> frozenset[str]:
     """What the layers of a file are bound to whose weight is another layer's too, or is multiplied by."""
+    facts = context.program.modules[file]
     return frozenset(
         owner
-        for name in context.functions(file)
+        for name in (context.functions(file) if "weight" in facts.identifiers else ())
         for stmt in ir.statements(context.program.functions[name].body)
         for owner in _in_statement(stmt)
     )

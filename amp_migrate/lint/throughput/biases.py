@@ -110,7 +110,7 @@ def _pairs(
     layers: list[ir.Expr] = []
     if isinstance(expr, ir.Display) and expr.kind == "list":
         layers = list(expr.items)
-    elif isinstance(expr, ir.Call):
+    elif isinstance(expr, ir.Call) and len(expr.args) > 1:
         if program.origin(expr.func, function) == "torch.nn.Sequential":
             layers = [arg.value for arg in expr.args]
     yield from pairwise(layers)
