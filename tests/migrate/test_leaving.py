@@ -1982,6 +1982,26 @@ for x, y in loader:
     assert check_mixed(source, output) == []
 
 
+def test_a_sum_in_a_region_that_is_shown_outside() -> None:
+    source = f"""\
+{HEAD}
+total = 0
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x.to(device))
+    for row in out:
+        total = total + row.detach().abs() * 0 + 3e4
+    loss = F.mse_loss(out, y.to(device))
+    loss.backward()
+    optimizer.step()
+    assert total.isfinite().all()
+"""
+    output = migrate_source(source, path="train.py").output
+    assert output != source
+    assert check_off(source, output) == []
+    assert check_mixed(source, output) == []
+
+
 def test_what_a_generator_computes_that_a_region_made() -> None:
     source = f"""\
 {HEAD}

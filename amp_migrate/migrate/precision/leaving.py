@@ -123,6 +123,9 @@ class Leaving:
         """Raise `Blocked` at a use for which there is no remedy; those for others are planned."""
         self._in_region = True
         for function, stmt in self._inside():
+            self._called = function in self.contexts.called
+            if not self._called and self._leaves(function, stmt):
+                self._judge_sum(function, stmt)
             kept = [(function, stmt, one) for one in _kept(stmt)]
             kept += self._generated(function, stmt)
             if kept and self._leaves(function, stmt):
