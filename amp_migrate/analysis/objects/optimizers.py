@@ -663,8 +663,9 @@ class Optimizers:
             or function.parent is None
             or not self.makers.looks_like_one(expr, owner)
             or any(
-                is_method or isinstance(call.func, ir.Name)
-                for _, _, call in program.calls_named(name)
+                (is_method or isinstance(call.func, ir.Name))
+                and not program.callees(call, where)
+                for where, _, call in program.calls_named(name)
             )
             or any(
                 callee.endswith(".__init__")
