@@ -60,6 +60,8 @@ class ProgramWork(ABC):
     def rewritten(self, file: str, rewrite: Callable[[str, Mode], str]) -> str:
         """The new text of a file, in the layout of the old; raises `WrongError`."""
         # Imported only where something is written: most files of a run are only read.
+        from libcst import ParserSyntaxError
+
         from amp_migrate.edit.formatting import mode_of
         from amp_migrate.edit.mismatch import MismatchError
 
@@ -70,6 +72,10 @@ class ProgramWork(ABC):
             output = rewrite(text[:end], mode) + text[end:]
         except MismatchError as error:
             raise WrongError(file, str(error)) from error
+        except ParserSyntaxError as error:
+            # Python can: tabs behind spaces.
+            message = "LibCST cannot read how its lines are indented"
+            raise WrongError(file, message) from error
         return laid_out(file, text, output, self.sources.documents.get(file), mode)
 
     def diagnostic(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from exactness import check_off, check_scaled
+from programs import HEAD
 
 from amp_migrate.api import Outcome, migrate_source
 
@@ -106,3 +107,18 @@ def test_backward_as_a_function(name: str) -> None:
     assert not result.changed
     (loop,) = result.loops
     assert loop.diagnostic is None or loop.diagnostic.code == expected
+
+
+def test_lines_that_only_python_can_read() -> None:
+    """Tabs behind spaces: LibCST, which would write the new text, has another opinion of their depth."""
+    source = HEAD + (
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nfor x, y in data:\n"
+        "    optimizer.zero_grad()\n    loss = criterion(model(x), y)\n"
+        "    loss.backward()\n    optimizer.step()\n"
+    )
+    assert migrate_source(source).changed
+    odd = source + "for each in []:\n    if each:\n    \t    print(each)\n"
+    result = migrate_source(odd)
+    assert result.output == odd
+    (found,) = result.diagnostics
+    assert found.code == "AMP090" and "LibCST cannot read how" in found.message
