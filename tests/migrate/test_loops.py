@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from exactness import check_off, check_scaled
-from programs import HEAD
+from programs import HEAD as SCRIPT
 
 from amp_migrate.api import Outcome, migrate_source
 
@@ -111,7 +111,7 @@ def test_backward_as_a_function(name: str) -> None:
 
 def test_lines_that_only_python_can_read() -> None:
     """Tabs behind spaces: LibCST, which would write the new text, has another opinion of their depth."""
-    source = HEAD + (
+    source = SCRIPT + (
         "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nfor x, y in data:\n"
         "    optimizer.zero_grad()\n    loss = criterion(model(x), y)\n"
         "    loss.backward()\n    optimizer.step()\n"
