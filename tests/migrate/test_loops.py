@@ -117,7 +117,7 @@ def test_lines_that_only_python_can_read() -> None:
         "    loss.backward()\n    optimizer.step()\n"
     )
     assert migrate_source(source).changed
-    odd = source + "for each in []:\n    if each:\n    \t    print(each)\n"
+    odd = source + "for each in []:\n    \tif each:\n            print(each)\n"
     result = migrate_source(odd)
     assert result.output == odd
     (found,) = result.diagnostics
