@@ -155,17 +155,7 @@ class Trainer:
     assert "        self.scaler = scaler\n" in written
 
 
-UNCALLED = {
-    "a function": ("fit", FIT, "device, epochs=1, scaler=None):\n"),
-    "one that hands it on": (
-        "fit",
-        FIT.replace("def fit", "def _fit")
-        + "\n\ndef fit(net, opt, data, device):\n    _fit(net, opt, data, device)\n",
-        "(net, opt, data, device, scaler=scaler)\n",
-    ),
-    "a class": (
-        "Trainer",
-        """\
+TRAINER = """\
 import torch
 import torch.nn.functional as F
 
@@ -183,8 +173,28 @@ class Trainer:
             loss.backward()
             self.optimizer.step()
         torch.save({"optimizer": self.optimizer.state_dict()}, "last.pt")
-""",
-        '"scaler": self.scaler.state_dict()',
+"""
+DERIVED = """\
+
+
+class Later(Trainer):
+    def __init__(self, model, optimizer, rate):
+        super().__init__(model, optimizer, "cuda")
+        self.rate = rate
+"""
+UNCALLED = {
+    "a function": ("fit", FIT, "device, epochs=1, scaler=None):\n"),
+    "one that hands it on": (
+        "fit",
+        FIT.replace("def fit", "def _fit")
+        + "\n\ndef fit(net, opt, data, device):\n    _fit(net, opt, data, device)\n",
+        "(net, opt, data, device, scaler=scaler)\n",
+    ),
+    "a class": ("Trainer", TRAINER, '"scaler": self.scaler.state_dict()'),
+    "one that derives from it": (
+        "Later",
+        TRAINER + DERIVED,
+        'super().__init__(model, optimizer, "cuda", scaler=scaler)',
     ),
 }
 

@@ -652,10 +652,11 @@ class Optimizers:
         cannot be told apart from others."""
         program, owner = self.program, slot.owner
         function, expr = program.functions[owner], ir.Name(slot.name)
-        is_init = function.name == "__init__" and function.class_name is not None
-        name = function.name
+        name, bases = function.name, frozenset[str]()
+        is_init = name == "__init__" and function.class_name is not None
         if is_init and function.class_name is not None:
             name = program.classes[function.class_name].name
+            bases = frozenset(program.bases(function.class_name))
         is_method = function.self_name is not None and not is_init
         if (
             slot.key is not None
@@ -668,7 +669,8 @@ class Optimizers:
                 for where, _, call in program.calls_named(name)
             )
             or any(
-                callee.endswith(".__init__")
+                program.functions[callee].name == "__init__"
+                and program.functions[callee].class_name not in bases
                 for _, call in each_call(function.body)
                 if any(arg.value == expr for arg in call.args)
                 for callee in program.callees(call, owner)
