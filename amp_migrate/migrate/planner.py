@@ -642,7 +642,8 @@ class Planner:
         travel = group.travel
         runs = self._born(group, runs)
         group.placement, group.runs = placement, runs
-        self._place_regions(group, runs, sources, ownership)
+        full = [*hazards.spans, *higher_order.spans]
+        self._place_regions(group, runs, sources, ownership, full)
         self._place_backwards(group, backwards, hoisted)
         if self.options.scaled:
             self._place_steps(group, steps, placement)
@@ -655,7 +656,7 @@ class Planner:
         group.notes += _to_be_given(self.program, group.regional, travel)
         for run in evaluated:
             with group.regional.attempt():
-                self._place_regions(group, [run], {}, ownership)
+                self._place_regions(group, [run], {}, ownership, full)
         for function, edit in hazards.edits:
             group.place(function, edit)
         self.spans.update(hazards.spans)
@@ -1113,7 +1114,9 @@ class Planner:
         runs: list[Run],
         sources: dict[Site, Backward],
         ownership: Ownership,
+        full: Collection[Span],
     ) -> None:
+        """``full``: what runs in fp32 inside of them."""
         regional = group.regional
         assert regional is not None
         switches = {}
@@ -1137,7 +1140,7 @@ class Planner:
                     enabled = switch
                 case _:
                     dtype, enabled = switch, f"{switch} is not None"
-            caches = not reach.casts_without_gradients(run)
+            caches = not reach.casts_without_gradients(run, full)
             if not caches and self.options.torch_version < CHOOSES_DTYPE:
                 message = "before torch 1.10, weights that run without gradients get none later in a region"
                 raise refused("AMP009", message)

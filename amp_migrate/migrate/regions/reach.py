@@ -13,6 +13,7 @@ from amp_migrate.analysis.objects.optimizers import Birth, Slot
 from amp_migrate.analysis.paths.loops import Backward
 from amp_migrate.analysis.paths.ownership import Ownership
 from amp_migrate.analysis.tables import dtype_table
+from amp_migrate.migrate.precision.entering import Span
 from amp_migrate.migrate.regions.regions import Regions, Run
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, parts_of
@@ -70,9 +71,9 @@ class Reach:
             found |= self._mentioned(function, stmt)
         return frozenset(found)
 
-    def casts_without_gradients(self, run: Run) -> bool:
+    def casts_without_gradients(self, run: Run, full: Collection[Span]) -> bool:
         """Whether what a region calls runs, with gradients off, weights that may get gradients in the same
-        region: before torch 2.13, the casts that are kept of them lead nowhere.
+        region: before torch 2.13, the casts that are kept of them lead nowhere. ``full``: what casts none.
         """
         inside = self.regions.statements_in(run)
         if any(
@@ -85,6 +86,8 @@ class Reach:
         seen: set[tuple[str, bool, str]] = set()
         while pending:
             function, stmt, off, since = pending.pop()
+            if any(span.holds(function, stmt.path) for span in full):
+                continue
             own = self.program.self_class(function)
             if not off and self.regions.is_without_gradients(function, stmt):
                 off = True
