@@ -1130,6 +1130,10 @@ class Planner:
         if runs and not switches:
             self._refuse_early(runs[0])
         reach = Reach(self.program, self.regions, self.forward, ownership)
+
+        def is_full(function: str, stmt: ir.Stmt) -> bool:
+            return any(span.holds(function, stmt.path) for span in full)
+
         for run, switch in switches.items():
             torch = self.torch_names.of(run.function)
             dtype = f"{torch}.{self.options.dtype}"
@@ -1140,7 +1144,7 @@ class Planner:
                     enabled = switch
                 case _:
                     dtype, enabled = switch, f"{switch} is not None"
-            caches = not reach.casts_without_gradients(run, full)
+            caches = not reach.casts_without_gradients(run, is_full)
             if not caches and self.options.torch_version < CHOOSES_DTYPE:
                 message = "before torch 1.10, weights that run without gradients get none later in a region"
                 raise refused("AMP009", message)

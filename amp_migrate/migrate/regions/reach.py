@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -13,7 +13,6 @@ from amp_migrate.analysis.objects.optimizers import Birth, Slot
 from amp_migrate.analysis.paths.loops import Backward
 from amp_migrate.analysis.paths.ownership import Ownership
 from amp_migrate.analysis.tables import dtype_table
-from amp_migrate.migrate.precision.entering import Span
 from amp_migrate.migrate.regions.regions import Regions, Run
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, parts_of
@@ -71,9 +70,11 @@ class Reach:
             found |= self._mentioned(function, stmt)
         return frozenset(found)
 
-    def casts_without_gradients(self, run: Run, full: Collection[Span]) -> bool:
+    def casts_without_gradients(
+        self, run: Run, is_full: Callable[[str, ir.Stmt], bool]
+    ) -> bool:
         """Whether what a region calls runs, with gradients off, weights that may get gradients in the same
-        region: before torch 2.13, the casts that are kept of them lead nowhere. ``full``: what casts none.
+        region: before torch 2.13, the casts that are kept of them lead nowhere. ``is_full``: what casts none.
         """
         inside = self.regions.statements_in(run)
         if any(
@@ -86,7 +87,7 @@ class Reach:
         seen: set[tuple[str, bool, str]] = set()
         while pending:
             function, stmt, off, since = pending.pop()
-            if any(span.holds(function, stmt.path) for span in full):
+            if is_full(function, stmt):
                 continue
             own = self.program.self_class(function)
             if not off and self.regions.is_without_gradients(function, stmt):
