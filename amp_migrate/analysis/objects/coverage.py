@@ -741,15 +741,18 @@ class Coverage:
                         if some and some <= held.whole:
                             held.whole |= more
 
-    def _of_construction(self, call: ir.Call, function: str, stmt: ir.Stmt) -> Held:
+    def _of_construction(
+        self, call: ir.Call, function: str, stmt: ir.Stmt, around: tuple[int, ...] = ()
+    ) -> Held:
         given = parameters_of(call)
         if given is None:
             return Held(complete=False)
-        makers = self.optimizers.makers
+        makers, around = self.optimizers.makers, (*around, id(call))
         inner = [
-            self._of_construction(one.expr, one.function, one.stmt)
+            self._of_construction(one.expr, one.function, one.stmt, around)
             for one in self.optimizers.points_to.of(given, function, stmt)
-            if isinstance(one.expr, ir.Call) and one.expr is not call and one.stmt
+            if isinstance(one.expr, ir.Call) and one.stmt
+            if id(one.expr) not in around
             if makers.construction(one.expr, one.function, one.context) == "plain"
         ]
         # What is wrapped around an optimizer holds what that does.
