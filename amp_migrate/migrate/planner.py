@@ -895,11 +895,11 @@ class Planner:
     def _refuse_unfollowed(self, unfollowed: Unfollowed) -> None:
         """Raise `Blocked` where a group's optimizer may be stepped by a way that is not followed."""
         for function, _, call in unfollowed.calls("step"):
-            # An optimizer's step takes a closure at most.
             own = self.program.self_class(function)
-            if own is not None and own[1] in self.optimizers.makers.classes():
+            if own is not None and self.optimizers.makers.is_class_of_one(own[1]):
                 # It steps with the optimizer that this is a part of.
                 continue
+            # An optimizer's step takes a closure at most.
             if len(call.args) < 2 and "backward" not in self.events.kinds(function):
                 assert isinstance(call.func, ir.Attr)
                 name = ir.render(call.func.value) or "what is stepped here"
@@ -1429,9 +1429,7 @@ def _to_be_given(program: Program, *travels: Travel) -> list[Note]:
                 names[f"{travel.names[birth.slot]}="] = None
     notes = []
     for owner, names in given.items():
-        function = program.functions[owner]
-        own = function.class_name if function.name == "__init__" else None
-        name = program.classes[own].name if own else function.name
-        message = f"{name}() trains without AMP until its caller gives it {' and '.join(names)}"
-        notes.append(Note(function.line, message))
+        name, given_names = program.called_as(owner), " and ".join(names)
+        message = f"{name}() trains without AMP until its caller gives it {given_names}"
+        notes.append(Note(program.functions[owner].line, message))
     return notes

@@ -1119,6 +1119,13 @@ class Program(Names):
             for callee in self.callees(call, caller)
         ]
 
+    def called_as(self, function: str) -> str:
+        """The name by which a function is called: a constructor by that of its class."""
+        facts = self.functions[function]
+        if facts.name == "__init__" and facts.class_name is not None:
+            return self.classes[facts.class_name].name
+        return facts.name
+
     def calls_named(self, name: str) -> list[tuple[str, ir.Stmt, ir.Call]]:
         """Every call of a function or method of some name, with its function and statement."""
         return self._calls_by_name.get(name, [])

@@ -193,7 +193,7 @@ class Flow:
 
     def put_into(self, at: Made) -> list[Made]:
         """What is put into the collection that a variable or attribute holds."""
-        return [Made(put.value, put.function, put.stmt) for put in self._puts(at)]
+        return [*map(_value_of, self._puts(at))]
 
     def _puts(self, at: Made) -> list[Put]:
         found = self.contents.put_into(at.expr, at.function)
@@ -208,12 +208,7 @@ class Flow:
             put
             for put in found
             if put.function != owner
-            or any(
-                stmt in held
-                for stmt in self.reaching(
-                    name, Made(put.value, put.function, put.stmt)
-                )[0]
-            )
+            or any(stmt in held for stmt in self.reaching(name, _value_of(put))[0])
         ]
 
     def is_filled(self, at: Made) -> bool:
@@ -226,7 +221,7 @@ class Flow:
         """What the elements of such a collection may be; None where some are not in sight."""
         found: list[Made] = []
         for put in self._puts(at):
-            one = Made(put.value, put.function, put.stmt)
+            one = _value_of(put)
             inner = _written_out(one) if put.spread else [one]
             if inner is None:
                 return None
@@ -251,6 +246,10 @@ class Flow:
             for stmt in returns
             if stmt.value is not None and not _lacks(stmt.value, index)
         ]
+
+
+def _value_of(put: Put) -> Made:
+    return Made(put.value, put.function, put.stmt)
 
 
 def _lacks(expr: ir.Expr, index: int | None) -> bool:

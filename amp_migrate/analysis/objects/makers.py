@@ -220,7 +220,11 @@ class Makers:
 
     def classes(self) -> list[str]:
         """The classes of the program that are optimizers."""
-        return [one for one in self.program.classes if self._own_kind(one) is not None]
+        return [*filter(self.is_class_of_one, self.program.classes)]
+
+    def is_class_of_one(self, class_name: str) -> bool:
+        """Whether a class of the program is that of an optimizer, whatever that takes to step it."""
+        return self._own_kind(class_name) is not None
 
     def _external_kind(self, origin: str) -> str | None:
         last = origin.rsplit(".", 1)[-1]

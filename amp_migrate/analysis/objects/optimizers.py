@@ -619,7 +619,7 @@ class Optimizers:
         if unseen is not None:
             trace.births.add(unseen)
         elif not sites and function.name == "__init__" and function.class_name:
-            name = program.classes[function.class_name].name
+            name = program.called_as(slot.owner)
             reason = f"{slot.name} is a parameter of {name}(), and nothing that was read makes one"
             if slot.owner in program.escaping:
                 reason += ": the class is used as a value"
@@ -652,10 +652,9 @@ class Optimizers:
         cannot be told apart from others."""
         program, owner = self.program, slot.owner
         function, expr = program.functions[owner], ir.Name(slot.name)
-        name, bases = function.name, frozenset[str]()
-        is_init = name == "__init__" and function.class_name is not None
+        name, bases = program.called_as(owner), frozenset[str]()
+        is_init = function.name == "__init__" and function.class_name is not None
         if is_init and function.class_name is not None:
-            name = program.classes[function.class_name].name
             bases = frozenset(program.bases(function.class_name))
         is_method = function.self_name is not None and not is_init
         if (

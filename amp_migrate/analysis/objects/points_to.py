@@ -762,10 +762,7 @@ class PointsTo:
 
     def _of_parameter(self, owner: str, param: ir.Param, at: State) -> Iterator[_Next]:
         program = self.program
-        scope = program.functions[owner]
-        name = scope.name
-        if name == "__init__" and scope.class_name is not None:
-            name = program.classes[scope.class_name].name
+        name = program.called_as(owner)
         for depth in range(len(at.context) - 1, -1, -1):
             if at.context[depth].callee == owner:
                 yield from self.given_by(

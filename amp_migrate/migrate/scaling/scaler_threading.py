@@ -777,9 +777,7 @@ class Travel:
         if not none and not program.call_sites.get(function):
             reason = f"no call of {facts.name}() was found, so the scaler cannot be passed to it"
             raise refused("AMP015", reason, facts.line)
-        public = facts.name
-        if facts.name == "__init__" and facts.class_name is not None:
-            public = program.classes[facts.class_name].name
+        public = program.called_as(function)
         by_name = self._called_by_name(facts.name)
         if by_name:
             reason = f"{facts.name}() is looked up by its name here"
