@@ -573,3 +573,64 @@ def test_a_region_where_another_object_is_given_what_a_loss_is_made_of(
     assert acting.count("with torch.autocast(") == 1
     assert "        act(torch" in result.output
     check_runs(source, result.output)
+
+
+_ACTOR_CRITIC = """\
+import torch
+import torch.nn as nn
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+torch.manual_seed(0)
+class Learner:
+    def __init__(self):
+        self.actor = nn.Linear(6, 3).to(device)
+        self.critic = nn.Linear(6, 1).to(device)
+        self.actor_optimizer = torch.optim.Adam(self.actor.parameters(), lr=0.01)
+        self.critic_optimizer = torch.optim.Adam(self.critic.parameters(), lr=0.01)
+    def train_critic(self, states, returns):
+        error = returns - self.critic(states)
+        loss = error.pow(2).mean()
+        self.critic_optimizer.zero_grad()
+        loss.backward()
+        self.critic_optimizer.step()
+        return error
+    def learn(self, states, actions, returns):
+        error = self.train_critic(states, returns)
+        error = error.repeat(1, 1)
+        taken = torch.log_softmax(self.actor(states), 1).gather(1, actions)
+        ADVANTAGE
+        loss = -(LEFT * taken).mean()
+        self.actor_optimizer.zero_grad()
+        loss.backward()
+        self.actor_optimizer.step()
+        print(loss.item())
+learner = Learner()
+for _ in range(5):
+    states, actions = torch.randn(8, 6).to(device), torch.randint(0, 3, (8, 1)).to(device)
+    learner.learn(states, actions, torch.randn(8, 1).to(device))
+"""
+_ADVANTAGES = {
+    "in the loss": ("pass", "error.detach()"),
+    "before": ("advantage = (error - error.mean()).detach()", "advantage"),
+}
+
+
+@pytest.mark.parametrize("name", _ADVANTAGES)
+def test_what_training_gives_back_is_no_part_of_a_loss_that_takes_it_detached(
+    name: str,
+) -> None:
+    advantage, left = _ADVANTAGES[name]
+    source = _ACTOR_CRITIC.replace("ADVANTAGE", advantage).replace("LEFT", left)
+    result = migrate_source(source, path="train.py")
+    assert result.output.count("with torch.autocast(") == 2
+    assert (
+        "        error = self.train_critic(states, returns)"
+        in result.output.splitlines()
+    )
+    check_runs(source, result.output)
+
+
+def test_what_training_gives_back_with_its_gradients_is_one() -> None:
+    source = _ACTOR_CRITIC.replace("ADVANTAGE", "pass").replace("LEFT", "error")
+    _, actor = migrate_source(source, path="train.py").loops
+    assert actor.diagnostic is not None
+    assert "trains, too" in actor.diagnostic.message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from amp_migrate.analysis.objects.contents import Contents
@@ -39,7 +39,8 @@ _PREPARES = tuple("load make build create get init save print plot adjust".split
 _KEEPS_BOOKS = tuple("set_ save load print reset update_ register_ get_optim".split())
 """Beginnings of the names of functions, and of methods, that compute no forward."""
 _NO_MODULES = tuple("torch. torchvision. numpy.".split())
-_LEAVES_TORCH = ("numpy", "item", "tolist")
+LEAVES_TORCH = ("numpy", "item", "tolist")
+DETACHES = (*LEAVES_TORCH, "detach")
 _OF_FILES = ("write", "flush", "close")
 _MAKES_DATA_TENSOR = ("torch.tensor", "torch.from_numpy")
 _PLACES = ("argmax", "argmin", "argsort", "multinomial")
@@ -106,7 +107,9 @@ class Forward:
             for _, inner in each_part((stmt,))
         )
 
-    def gives_gradients(self, stmt: ir.Stmt, function: str) -> bool:
+    def gives_gradients(
+        self, stmt: ir.Stmt, function: str, cuts: Collection[str] = LEAVES_TORCH
+    ) -> bool:
         """Whether what a plain statement computes is more to it than numbers."""
         return any(
             (
@@ -115,13 +118,16 @@ class Forward:
                 else isinstance(inner, ir.Operation) and inner.op == "@"
             )
             for expr in stmt.exprs
-            for inner in self._with_gradients(expr, function)
+            for inner in self._with_gradients(expr, function, cuts)
         )
 
-    def _with_gradients(self, expr: ir.Expr, function: str) -> Iterator[ir.Expr]:
-        """The parts of an expression from which gradients may pass on to the whole."""
+    def _with_gradients(
+        self, expr: ir.Expr, function: str, cuts: Collection[str]
+    ) -> Iterator[ir.Expr]:
+        """The parts of an expression from which gradients may pass on to the whole: not by methods that
+        are ``cuts``."""
         if isinstance(expr, ir.Call):
-            if isinstance(expr.func, ir.Attr) and expr.func.attr in _LEAVES_TORCH:
+            if isinstance(expr.func, ir.Attr) and expr.func.attr in cuts:
                 return
             callees = self.program.callees(expr, function)
             if callees and all(map(self._gives_arrays, callees)):
@@ -130,7 +136,7 @@ class Forward:
         bound = expr.targets if isinstance(expr, ir.Comprehension) else ()
         for child in ir.children(expr):
             if not any(child is target for target in bound):
-                yield from self._with_gradients(child, function)
+                yield from self._with_gradients(child, function, cuts)
 
     def _gives_arrays(self, qualname: str) -> bool:
         """Whether all that a function does is to return what has left torch, or integers: an action, say."""
@@ -176,7 +182,7 @@ class Forward:
         match expr:
             case ir.Const():
                 return True
-            case ir.Call(func=ir.Attr(attr=attr)) if attr in (*_LEAVES_TORCH, *_PLACES):
+            case ir.Call(func=ir.Attr(attr=attr)) if attr in (*LEAVES_TORCH, *_PLACES):
                 return True
             case ir.Call(func=func):
                 origin = program.origin(func, function)
@@ -531,12 +537,12 @@ class Forward:
         return expr.id if isinstance(expr, ir.Name) else None
 
     def reads_of(
-        self, expr: ir.Expr, function: str, gradients: bool = False
+        self, expr: ir.Expr, function: str, cuts: Collection[str] = ()
     ) -> set[str]:
-        """Variables that an expression mentions; with ``gradients``, not those of which it takes no
-        more than numbers along."""
+        """Variables that an expression mentions; with ``cuts``, not those of which these methods take no
+        gradients along."""
         found = set()
-        passed = self._with_gradients(expr, function) if gradients else ir.walk(expr)
+        passed = self._with_gradients(expr, function, cuts) if cuts else ir.walk(expr)
         for inner in passed:
             if isinstance(inner, (ir.Name, ir.Attr)):
                 variable = self.variable(inner, function)
@@ -547,23 +553,27 @@ class Forward:
             found.discard(own[0])
         return found
 
-    def reads(self, stmt: ir.Stmt, function: str, gradients: bool = False) -> set[str]:
+    def reads(
+        self, stmt: ir.Stmt, function: str, cuts: Collection[str] = ()
+    ) -> set[str]:
         """Variables that a statement mentions, blocks included, those aside that a loop binds."""
         return {
             variable
             for inner in ir.statements((stmt,))
             for expr in inner.exprs
             if inner.kind != "for" or not _only_names(expr) or expr is inner.value
-            for variable in self.reads_of(expr, function, gradients)
+            for variable in self.reads_of(expr, function, cuts)
         }
 
-    def uses(self, stmt: ir.Stmt, function: str, gradients: bool = False) -> set[str]:
+    def uses(
+        self, stmt: ir.Stmt, function: str, cuts: Collection[str] = ()
+    ) -> set[str]:
         """Variables that a statement mentions, but for those that it only gives a value."""
-        reads = self.reads(stmt, function, gradients)
+        reads = self.reads(stmt, function, cuts)
         kills = self.kills(stmt, function)
         if not kills or stmt.value is None:
             return reads
-        return (reads - kills) | self.reads_of(stmt.value, function, gradients)
+        return (reads - kills) | self.reads_of(stmt.value, function, cuts)
 
     def kills(self, stmt: ir.Stmt, function: str) -> set[str]:
         """Variables that a statement gives a wholly new value."""

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 from amp_migrate.analysis.objects.forward import (
     ANY,
+    DETACHES,
+    LEAVES_TORCH,
     MODELS,
     MODULES,
     Forward,
@@ -83,6 +85,8 @@ class Regions:
         """The functions that this calls: no region may begin there."""
         self._withheld: Backward | None = None
         """What kept a statement out of the plan that is being made, if anything did."""
+        self._cuts: tuple[str, ...] = LEAVES_TORCH
+        """The methods behind which nothing is taken for a part of a loss."""
 
     def plan(self, backward: Backward) -> tuple[list[Run], bool] | Refusal:
         """The runs that hold the forward of a ``backward()``, and whether its loss is hoisted."""
@@ -90,7 +94,7 @@ class Regions:
         receiver = backward.receiver
         hoists = self._must_hoist(receiver, function)
         self._slices, self._withheld = [], None
-        needed = self.forward.reads_of(receiver, function)
+        needed = self.forward.reads_of(receiver, function, self._cuts)
         found = self._slice(function, stmt, needed, hoists)
         runs = self._runs_of(found, stmt.path if hoists else None)
         whole = any(self._computes(run) for run in runs)
@@ -100,6 +104,12 @@ class Regions:
         runs += elsewhere
         runs = [one for run in runs for one in self._entered(run)]
         unfit = self._trains_inside(runs) or self._is_lazy(runs)
+        if unfit is not None and self._cuts is LEAVES_TORCH:
+            # What cannot run in a region may run outside, where the loss gives it no gradients.
+            self._cuts = DETACHES
+            without = self.plan(backward)
+            self._cuts = LEAVES_TORCH
+            return unfit if isinstance(without, Refusal) else without
         if unfit is not None:
             return unfit
         if not runs and not hoists and self._is_of_parameters(found):
@@ -492,7 +502,7 @@ class Regions:
             computes, reads = bool(inside.forward), inside.needed
         else:
             computes = self._gives_gradients(stmt, function)
-            reads = self.forward.uses(stmt, function, gradients=True)
+            reads = self.forward.uses(stmt, function, self._cuts)
         if computes and kept_out is None:
             found.forward.add(stmt.path)
         needed -= self.forward.kills(stmt, function)
@@ -518,13 +528,13 @@ class Regions:
         # What a test reads decides what is computed, and gets no gradient from it.
         tested = stmt.kind in ("if", "while")
         if stmt.value is not None and (not tested or _binds(stmt.value)):
-            found.needed |= self.forward.reads_of(stmt.value, function, True)
+            found.needed |= self.forward.reads_of(stmt.value, function, self._cuts)
         return found
 
     def _gives_gradients(self, stmt: ir.Stmt, function: str) -> bool:
         """Whether a plain statement computes a part of a loss; what an optimizer of the program computes in
         its step, by a closure that it may be given, is none."""
-        return self.forward.gives_gradients(stmt, function) and all(
+        return self.forward.gives_gradients(stmt, function, self._cuts) and all(
             event.kind != "step" for event in self.events.of(function, stmt)
         )
 
