@@ -58,7 +58,7 @@ class Bypasses:
 
     def _calls(self, name: str) -> Iterator[tuple[str, ir.Stmt, ir.Call]]:
         for function, stmt, call in self.program.all_calls():
-            if isinstance(call.func, ir.Attr) and call.func.attr == name:
+            if ir.method_of(call) == name:
                 yield function, stmt, call
 
     def _lbfgs(self) -> Bypass | None:

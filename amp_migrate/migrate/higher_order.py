@@ -645,7 +645,7 @@ def _asks_gradients(value: ir.Expr) -> bool:
             # Copies of parameters, of which there are several.
             return False
         if isinstance(inner, ir.Call):
-            if isinstance(inner.func, ir.Attr) and inner.func.attr == "requires_grad_":
+            if ir.method_of(inner) == "requires_grad_":
                 return not any(arg.value == ir.Const(False) for arg in inner.args)
             for arg in inner.args:
                 if arg.name == "requires_grad" and arg.value == ir.Const(True):

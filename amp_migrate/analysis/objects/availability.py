@@ -399,7 +399,7 @@ def where_lost(
         if one.fields and isinstance(one.expr, ir.Call):
             origin = program.origin(one.expr.func, one.function) or ""
             made = ir.render(one.expr.func)
-            cast = isinstance(one.expr.func, ir.Attr) and one.expr.func.attr in _CASTS
+            cast = ir.method_of(one.expr) in _CASTS
             if made is not None and not cast and not origin.startswith("torch."):
                 return f"what {made}() holds is not followed", line
     return None

@@ -333,9 +333,7 @@ class Concrete:
             own = program.self_class(function)
             in_class = id(stmt) in program.class_statements
             filled = [
-                call.func
-                for call in calls_of(stmt)
-                if isinstance(call.func, ir.Attr) and call.func.attr in _FILLS
+                call.func for call in calls_of(stmt) if ir.method_of(call) in _FILLS
             ]
             written = {id(e) for one in (*stmt.targets, *filled) for e in _written(one)}
             outside = written if function not in apart else ()

@@ -127,7 +127,7 @@ class Forward:
         """The parts of an expression from which gradients may pass on to the whole: not by methods that
         are ``cuts``."""
         if isinstance(expr, ir.Call):
-            if isinstance(expr.func, ir.Attr) and expr.func.attr in cuts:
+            if ir.method_of(expr) in cuts:
                 return
             callees = self.program.callees(expr, function)
             if callees and all(map(self._gives_arrays, callees)):

@@ -848,9 +848,7 @@ class _Reader:
             return method in _PROTOCOL_OF_MODULES
         if method not in self._called_by_name:
             self._called_by_name[method] = any(
-                isinstance(inner, ir.Call)
-                and isinstance(inner.func, ir.Attr)
-                and inner.func.attr == method
+                isinstance(inner, ir.Call) and ir.method_of(inner) == method
                 for function, stmt in self.program.mentioning(method)
                 # `super()._apply(fn)` is no call of one's own.
                 if self.program.functions[function].name != method

@@ -233,7 +233,7 @@ def only_shows(call: ir.Call, origin: str | None) -> bool:
     """Whether nothing but a text, or a number, comes of what a function is given."""
     if origin is not None and origin.startswith("builtins."):
         return origin.rpartition(".")[2] in _LOOKS_ONLY
-    return isinstance(call.func, ir.Attr) and call.func.attr in _LOOKING_METHODS
+    return ir.method_of(call) in _LOOKING_METHODS
 
 
 def is_only_looked_at(
@@ -464,10 +464,7 @@ class GoesNoFurther:
         origin = program.origin(call.func, function)
         if origin is None:
             # Of a string or a logger.
-            return (
-                isinstance(call.func, ir.Attr)
-                and call.func.attr in _LOOKING_METHODS - self._names
-            )
+            return ir.method_of(call) in _LOOKING_METHODS - self._names
         library, _, last = origin.rpartition(".")
         if library == "builtins" and last in _HOLD:
             return self._ends(way[:-1], stmt, function)

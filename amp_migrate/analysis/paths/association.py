@@ -226,7 +226,7 @@ class Association(Walk[_Held]):
             stmt.kind == "assign"
             and any(isinstance(t, ir.Attr) and t.attr == "grad" for t in stmt.targets)
             and any(
-                isinstance(call.func, ir.Attr) and call.func.attr == "parameters"
+                ir.method_of(call) == "parameters"
                 for around in control.around(stmt.path)
                 if around.kind == "for" and around.path == stmt.path[:-1]
                 for call in calls_of(around)

@@ -153,7 +153,7 @@ class Closures:
         assert isinstance(call.func, ir.Attr)
         reached = self._reached(closure)
         if any(
-            isinstance(inner.func, ir.Attr) and inner.func.attr == "step"
+            ir.method_of(inner) == "step"
             for one in reached
             for _, inner in each_call(program.functions[one].body)
         ):

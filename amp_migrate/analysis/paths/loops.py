@@ -753,10 +753,9 @@ def _names_optimizer(name: str) -> bool:
 
 
 def _is_scaled(receiver: ir.Expr) -> bool:
-    return (
-        isinstance(receiver, ir.Call)
-        and isinstance(receiver.func, ir.Attr)
-        and receiver.func.attr in ("scale", "scale_loss")
+    return isinstance(receiver, ir.Call) and ir.method_of(receiver) in (
+        "scale",
+        "scale_loss",
     )
 
 
@@ -784,9 +783,7 @@ def _has_backward(class_name: str, program: Program) -> bool:
 def speaks_amp(function: ir.Function, program: Program) -> bool:
     """Whether a function mentions autocast or a scaler."""
     for _, call in each_call(function.body):
-        key = ir.key_of(call.func) or (
-            call.func.attr if isinstance(call.func, ir.Attr) else ""
-        )
+        key = ir.key_of(call.func) or (ir.method_of(call))
         last = key.rsplit(".", 1)[-1]
         if last in vocabulary.AMP_WORDS or (
             last == "scale" and call.args and "scaler" in key.lower()

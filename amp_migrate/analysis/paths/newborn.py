@@ -147,7 +147,7 @@ class Newborn:
     def _passes(self, stmt: ir.Stmt, name: ir.Name, function: str) -> bool:
         program = self.program
         for call in calls_of(stmt):
-            if isinstance(call.func, ir.Attr) and call.func.attr == "backward":
+            if ir.method_of(call) == "backward":
                 return False
             if any(map(self.trains, program.callees(call, function))):
                 return False

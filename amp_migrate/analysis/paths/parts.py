@@ -50,7 +50,7 @@ def _adds(program: Program, call: ir.Call, function: str) -> bool:
     """Whether a call may put a parameter into a module by another way than an assignment."""
     if program.origin(call.func, function) == "builtins.setattr":
         return True
-    return isinstance(call.func, ir.Attr) and call.func.attr in _ADDS
+    return ir.method_of(call) in _ADDS
 
 
 def _has_none(program: Program, value: ir.Expr | None, function: str) -> bool:

@@ -165,8 +165,7 @@ class Penalty:
                     for inner in ir.walk(target)
                 )
                 backward = any(
-                    isinstance(call.func, ir.Attr) and call.func.attr == "backward"
-                    for call in calls_of(stmt)
+                    ir.method_of(call) == "backward" for call in calls_of(stmt)
                 )
                 if (binds or backward) and any(
                     (isinstance(inner, ir.Name) and at(inner, function) in numbers)
@@ -260,7 +259,7 @@ class Penalty:
     def _makes_number(self, expr: ir.Expr) -> bool:
         if not isinstance(expr, ir.Call):
             return False
-        if isinstance(expr.func, ir.Attr) and expr.func.attr == "item":
+        if ir.method_of(expr) == "item":
             return True
         return self.program.origin(expr.func, self.function) == "builtins.float"
 
@@ -316,7 +315,7 @@ class Penalty:
         if origin is not None:
             module, _, name = origin.partition(".")
             return name in {"torch": _TORCH, "builtins": _BUILTINS}.get(module, ())
-        if not isinstance(call.func, ir.Attr) or call.func.attr not in _METHODS:
+        if ir.method_of(call) not in _METHODS:
             return False
         return not self.program.resolve(call.func, self.function)
 

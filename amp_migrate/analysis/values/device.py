@@ -925,11 +925,7 @@ def _latest_first(moves: list[Move], place: Place) -> list[Move]:
 
 def _is_moved(value: ir.Expr | None) -> bool:
     """``... .cuda()`` or ``... .to(device)``."""
-    return (
-        isinstance(value, ir.Call)
-        and isinstance(value.func, ir.Attr)
-        and value.func.attr in ("cuda", "to")
-    )
+    return isinstance(value, ir.Call) and ir.method_of(value) in ("cuda", "to")
 
 
 def _constructs(value: ir.Expr | None) -> bool:

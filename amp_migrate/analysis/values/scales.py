@@ -411,7 +411,6 @@ def without_data(expr: ir.Expr) -> ir.Expr:
 def _is_parameter(one: Object) -> bool:
     return (
         isinstance(one.expr, ir.Call)
-        and isinstance(one.expr.func, ir.Attr)
-        and one.expr.func.attr in _PARAMETERS
+        and ir.method_of(one.expr) in _PARAMETERS
         and ("attribute", "grad") not in one.fields
     )

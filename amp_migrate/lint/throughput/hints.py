@@ -49,6 +49,6 @@ def _unfused(training: Training, file: str) -> bool:
 def _is_compiled(training: Training, file: str) -> bool:
     return any(
         training.program.origin(call.func, function) == "torch.compile"
-        or (isinstance(call.func, ir.Attr) and call.func.attr == "compile")
+        or (ir.method_of(call) == "compile")
         for function, call in training.calls_around(file)
     )

@@ -85,7 +85,7 @@ def _is_timed(context: Context, step: Step) -> bool:
                 blocks.append((driver, program.functions[driver].body))
     return any(
         program.origin(call.func, function) in _CLOCKS
-        or (isinstance(call.func, ir.Attr) and call.func.attr == "elapsed_time")
+        or (ir.method_of(call) == "elapsed_time")
         for function, block in blocks
         for _, call in each_call(block)
     )

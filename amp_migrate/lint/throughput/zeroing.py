@@ -38,7 +38,7 @@ def check(context: Context, file: str) -> Iterator[Finding]:
 
 def _given(call: ir.Call) -> int | None:
     """Where a call of zero_grad() is told to keep the gradients."""
-    if not isinstance(call.func, ir.Attr) or call.func.attr != "zero_grad":
+    if ir.method_of(call) != "zero_grad":
         return None
     for index, arg in enumerate(call.args):
         if arg.name == "set_to_none" or (index == 0 and not arg.name and not arg.star):

@@ -120,7 +120,7 @@ class Islands(Planner):
             return origin in ("builtins.len", "builtins.float", "builtins.int")
         if program.resolve(call.func, function):
             return False
-        return isinstance(call.func, ir.Attr) and call.func.attr in _BOOKKEEPING
+        return ir.method_of(call) in _BOOKKEEPING
 
     def _is_full(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
         """Whether an expression computes with fp32 values only, and runs no module."""

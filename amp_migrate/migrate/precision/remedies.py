@@ -401,11 +401,7 @@ class Remedies:
     def _makes_half(self, stmt: ir.Stmt, function: str) -> bool:
         """Whether a statement says ``x.half()`` or ``torch.half``."""
         return any(
-            (
-                isinstance(inner, ir.Call)
-                and isinstance(inner.func, ir.Attr)
-                and inner.func.attr == "half"
-            )
+            (isinstance(inner, ir.Call) and ir.method_of(inner) == "half")
             or (self.program.origin(inner, function) or "").endswith(".half")
             for inner in parts_of(stmt)
         )

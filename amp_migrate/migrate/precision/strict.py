@@ -140,7 +140,7 @@ def _goes_backward(
 
 
 def _is_backward(call: ir.Call) -> bool:
-    return isinstance(call.func, ir.Attr) and call.func.attr == "backward"
+    return ir.method_of(call) == "backward"
 
 
 def _aborting(stmt: ir.Stmt, ends: frozenset[ir.Path]) -> frozenset[bool]:

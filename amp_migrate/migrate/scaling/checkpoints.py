@@ -298,9 +298,7 @@ def unsaved(
 def _loads(call: ir.Expr) -> bool:
     """Whether it gives an optimizer its state, or is the optimizer as a file has it."""
     return isinstance(call, ir.Item) or (
-        isinstance(call, ir.Call)
-        and isinstance(call.func, ir.Attr)
-        and call.func.attr == "load_state_dict"
+        isinstance(call, ir.Call) and ir.method_of(call) == "load_state_dict"
     )
 
 
@@ -750,7 +748,7 @@ def _keyword_keys(program: Program) -> set[str]:
         arg.name
         for function, _, call in program.all_calls()
         if program.origin(call.func, function) == "builtins.dict"
-        or (isinstance(call.func, ir.Attr) and call.func.attr == "update")
+        or (ir.method_of(call) == "update")
         for arg in call.args
         if arg.name is not None
     }

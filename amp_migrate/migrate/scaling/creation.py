@@ -230,10 +230,7 @@ class Births:
         if first[:-1] != last[:-1] or first[-1][0] != last[-1][0]:
             return False
         return not any(
-            (
-                isinstance(call.func, ir.Attr)
-                and call.func.attr.endswith(("state_dict", "backward", "step"))
-            )
+            (ir.method_of(call).endswith(("state_dict", "backward", "step")))
             or self.travel.program.callees(call, function)
             for stmt in ir.statements(self.travel.program.functions[function].body)
             if first < stmt.path < last and stmt.path[: len(first) - 1] == first[:-1]
@@ -411,7 +408,7 @@ class Births:
 
     def _needs_switch(self, call: ir.Call, function: str) -> bool:
         """Whether a call saves or loads a state, or hands one of the optimizers to a function here."""
-        if isinstance(call.func, ir.Attr) and call.func.attr.endswith("state_dict"):
+        if ir.method_of(call).endswith("state_dict"):
             return True
         return bool(self.travel.program.callees(call, function)) and any(
             self.travel.is_own(arg.value, function) for arg in call.args

@@ -909,11 +909,7 @@ def _takes_states(expr: ir.Expr) -> bool:
     if not isinstance(expr, ir.Comprehension):
         return False
     kept = expr.elements[-1]
-    return (
-        isinstance(kept, ir.Call)
-        and isinstance(kept.func, ir.Attr)
-        and kept.func.attr == "state_dict"
-    )
+    return isinstance(kept, ir.Call) and ir.method_of(kept) == "state_dict"
 
 
 def _through(ways: Ways, site: CallSite) -> Ways:

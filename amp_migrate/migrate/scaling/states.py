@@ -85,7 +85,7 @@ class States:
             if self._copies(made, one.function):
                 original = made.args[0].value
                 pending += points_to.of(original, one.function, one.stmt, one.context)
-            elif not isinstance(made.func, ir.Attr) or made.func.attr != "state_dict":
+            elif ir.method_of(made) != "state_dict":
                 return False
         return bool(seen)
 

@@ -618,8 +618,7 @@ class AmpEvents(Events):
         """Whether a function does more than what an optimizer does itself."""
         body = self.program.functions[function].body
         return any(
-            isinstance(call.func, ir.Attr)
-            and call.func.attr
+            ir.method_of(call)
             in ("step", "backward", "unscale_", "update", "zero_grad")
             for _, call in each_call(body)
         )

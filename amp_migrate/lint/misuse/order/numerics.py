@@ -470,7 +470,7 @@ class Numerics:
         origin = self.program.origin(call.func, function)
         if origin is not None:
             return PRODUCTS.fullmatch(origin) is not None
-        return isinstance(call.func, ir.Attr) and call.func.attr in METHODS
+        return ir.method_of(call) in METHODS
 
 
 def is_product(program: Program, call: ir.Call, function: str) -> bool:
@@ -481,7 +481,7 @@ def is_product(program: Program, call: ir.Call, function: str) -> bool:
     refs = program.resolve(call.func, function)
     if refs:
         return all(ref.kind == "made" and LAYERS.fullmatch(ref.name) for ref in refs)
-    return isinstance(call.func, ir.Attr) and call.func.attr in METHODS
+    return ir.method_of(call) in METHODS
 
 
 def _beyond(number: ir.Expr) -> str:
