@@ -291,8 +291,7 @@ class Neighbours:
         """What an argument can be: of a variable, all that it is given."""
         if not isinstance(expr, ir.Name):
             return [expr]
-        owner = self.program.owner(expr.id, function)
-        given = [] if owner is None else self.program.definitions(owner, expr.id)
+        given = self.program.defined(expr.id, function)
         values = [d.value for d in given if d.value is not None]
         return values if values and len(values) == len(given) else [expr]
 

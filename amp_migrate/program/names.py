@@ -106,6 +106,14 @@ class Names:
         owner = self.owner(name, function)
         return [] if owner is None else self.definitions(owner, name)
 
+    def set_to(self, expr: ir.Expr | None, function: str) -> list[Definition]:
+        """The same of a variable that an expression names; nothing of a parameter, which callers set."""
+        if isinstance(expr, ir.Name):
+            owner = self.owner(expr.id, function)
+            if owner is not None and not self.is_param(owner, expr.id):
+                return self.definitions(owner, expr.id)
+        return []
+
     def home(self, owner: str, name: str) -> tuple[str, str]:
         """The scope and the name under which an imported variable is given its value."""
         there = self.elsewhere(ir.Name(name), owner)

@@ -167,18 +167,15 @@ class Concrete:
         """Where the class is chosen of which a call makes an object: where its variable is given one, else
         where the call stands."""
         function, _, call = place
-        if isinstance(call, ir.Call) and isinstance(call.func, ir.Name):
-            name = call.func.id
-            owner = self.program.owner(name, function)
-            if owner is not None and not self.program.is_param(owner, name):
-                given = self.program.definitions(owner, name)
-                chosen = [
-                    (one.function, one.stmt, one.value)
-                    for one in given
-                    if one.stmt.kind == "assign" and one.index is None and one.value
-                ]
-                if len(chosen) == len(given):
-                    return chosen or [place]
+        if isinstance(call, ir.Call):
+            given = self.program.set_to(call.func, function)
+            chosen = [
+                (one.function, one.stmt, one.value)
+                for one in given
+                if one.stmt.kind == "assign" and one.index is None and one.value
+            ]
+            if len(chosen) == len(given):
+                return chosen or [place]
         return [place]
 
     def _may_both_run(self, one: _Place, other: _Place) -> bool:

@@ -495,8 +495,7 @@ class Forward:
         holder = expr.value if isinstance(expr, ir.Attr) else expr
         if not isinstance(holder, ir.Name):
             return False
-        owner = self.program.owner(holder.id, function)
-        found = [] if owner is None else self.program.definitions(owner, holder.id)
+        found = self.program.defined(holder.id, function)
         return bool(found) and all(
             (
                 isinstance(d.value, ir.Call) and self.is_forward(d.value, d.function)

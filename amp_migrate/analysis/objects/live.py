@@ -22,7 +22,6 @@ from amp_migrate.program.bindings import IMPORTS, calls_of, parts_of, unpacked
 from amp_migrate.program.control_flow import ends, is_main_guard
 from amp_migrate.program.layout import Located
 from amp_migrate.program.link import Program, Ref
-from amp_migrate.program.names import Definition
 
 Arm = tuple[str, ir.Path, str]
 """A block of an ``if``: its function, the path of the ``if``, and ``body`` or ``orelse``."""
@@ -674,7 +673,7 @@ class _Reader:
         if origin == _IMPORT:
             named = call.argument(0, "name")
             package = self._package(call.argument(1, "package"), function)
-            values = [(d.value, d.index) for d in self._set_to(named, function)]
+            values = [(d.value, d.index) for d in self.program.set_to(named, function)]
             packages = [
                 _package_of(value, package) if index is None else None
                 for value, index in values or [(named, None)]
@@ -734,15 +733,6 @@ class _Reader:
         if of_package or anchor == ir.Name("__package__"):
             return folder.strip("/").replace("/", ".")
         return None
-
-    def _set_to(self, expr: ir.Expr | None, function: str) -> list[Definition]:
-        """What a variable that is no parameter is given."""
-        if not isinstance(expr, ir.Name):
-            return []
-        owner = self.program.owner(expr.id, function)
-        if owner is None or self.program.is_param(owner, expr.id):
-            return []
-        return self.program.definitions(owner, expr.id)
 
     def _reach_all(self, package: str) -> bool:
         """Take all that the modules of a package define or import; whether that can be told."""

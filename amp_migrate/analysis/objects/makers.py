@@ -330,12 +330,7 @@ class Makers:
 
     def _is_dict(self, expr: ir.Expr, function: str) -> bool:
         """Whether a variable is given nothing but dicts that are written out: ``opts = {"title": name}``."""
-        owner = (
-            self.program.owner(expr.id, function) if isinstance(expr, ir.Name) else None
-        )
-        if owner is None or self.program.is_param(owner, ir.key_of(expr) or ""):
-            return False
-        given = self.program.definitions(owner, ir.key_of(expr) or "")
+        given = self.program.set_to(expr, function)
         return bool(given) and all(
             one.index is None
             and (

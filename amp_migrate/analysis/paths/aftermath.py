@@ -268,9 +268,10 @@ class Aftermath:
     def _is_account(self, name: str, function: str) -> bool:
         """Whether a variable holds numbers, lists and dicts that the script makes itself."""
         owner = self.program.owner(name, function)
-        found = self.program.definitions(owner, name) if owner is not None else []
-        params = self.program.functions[owner].params if owner is not None else ()
-        return not any(p.name == name for p in params) and all(
+        if owner is None:
+            return True
+        found = self.program.definitions(owner, name)
+        return not self.program.is_param(owner, name) and all(
             d.stmt.kind == "augassign"
             or (d.value is not None and self._is_made_here(d.value, d.function))
             for d in found

@@ -356,17 +356,11 @@ class Events:
 
     def _only_names(self, call: ir.Call, function: str) -> bool:
         """Whether what is evaluated can only be a variable: ``for key in ["loss", "score"]: eval(key)``."""
-        match call.args:
-            case (ir.Arg(value=ir.Name(id=name)), *_):
-                owner = self.program.owner(name, function)
-            case _:
-                return False
-        if owner is None or self.program.is_param(owner, name):
-            return False
-        given = self.program.definitions(owner, name)
+        asked = call.args[0].value if call.args else None
+        given = self.program.set_to(asked, function)
         return bool(given) and all(
             one.stmt.kind == "for"
-            and one.stmt.targets == (ir.Name(name),)
+            and one.stmt.targets == (asked,)
             and isinstance(one.stmt.value, ir.Display)
             and all(
                 isinstance(item, ir.Const)

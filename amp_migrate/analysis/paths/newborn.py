@@ -187,14 +187,7 @@ class Newborn:
         origin = program.origin(expr, function)
         if origin is not None:
             return not program.is_local(origin)
-        if not isinstance(expr, ir.Name):
-            return False
-        owner = program.owner(expr.id, function)
-        if owner is None or any(
-            param.name == expr.id for param in program.functions[owner].params
-        ):
-            return False
-        found = program.definitions(owner, expr.id)
+        found = program.set_to(expr, function)
         return bool(found) and all(
             d.value is not None and self._is_plain(d.value, d.function, depth + 1)
             for d in found

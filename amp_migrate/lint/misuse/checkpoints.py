@@ -233,7 +233,7 @@ class _States:
         self, expr: ir.Expr, function: str, stmt: ir.Stmt | None
     ) -> Iterator[tuple[ir.Expr, str, ir.Stmt | None]]:
         """What has its ``state_dict()`` in a dict that is saved, with the function that says so."""
-        if self._is_param(expr, function):
+        if self.program.is_param(function, ir.key_of(expr) or ""):
             # Who gives it says what is in it.
             return
         points_to = self.events.amp.points_to
@@ -258,10 +258,6 @@ class _States:
                     computed = origin.startswith(_COMPUTES)
                     parts = [] if computed else [arg.value for arg in one.expr.args]
                 pending += [(part, one.function, one.stmt, True) for part in parts]
-
-    def _is_param(self, expr: ir.Expr, function: str) -> bool:
-        params = self.program.functions[function].params
-        return any(ir.Name(param.name) == expr for param in params)
 
 
 class _Entries:

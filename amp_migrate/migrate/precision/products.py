@@ -401,13 +401,8 @@ def _turn(program: Program, function: str, expr: ir.Expr) -> ir.Expr | None:
 
 
 def _only_value(program: Program, function: str, name: ir.Name) -> ir.Expr | None:
-    owner = program.owner(name.id, function)
-    if owner is None or program.is_param(owner, name.id):
-        return None
-    found = program.definitions(owner, name.id)
-    if len(found) != 1 or found[0].index is not None:
-        return None
-    return found[0].value
+    found = program.set_to(name, function)
+    return found[0].value if [one.index for one in found] == [None] else None
 
 
 def _is_number(expr: ir.Expr) -> bool:

@@ -218,13 +218,8 @@ class InnerGradientsFinder:
                         return True
                     root = root.value
                 return self.forward.is_module(root, function)
-            case ir.Name(id=name):
-                at = program.owner(name, function)
-                if at is None or any(
-                    p.name == name for p in program.functions[at].params
-                ):
-                    return False
-                made = program.definitions(at, name)
+            case ir.Name():
+                made = program.set_to(expr, function)
                 return bool(made) and all(
                     d.value is not None
                     and d.index is None

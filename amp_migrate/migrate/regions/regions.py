@@ -324,8 +324,7 @@ class Regions:
             return (
                 [] if own is None else self.program.attribute_definitions(own[1], attr)
             )
-        owner = self.program.owner(variable, function)
-        return [] if owner is None else self.program.definitions(owner, variable)
+        return self.program.defined(variable, function)
 
     def _ends_inside(
         self, definition: Definition, variable: str, runs: list[Run]

@@ -160,8 +160,7 @@ class Protocol(Judged):
         owner, name = key[1].partition("\n")[0], key[2]
         if owner != function:
             return self.events.may_be_scaled(ir.Name(name), owner)
-        params = self.program.functions[owner].params
-        return any(param.name == name for param in params) and not (
+        return self.program.is_param(owner, name) and not (
             self.program.definitions(owner, name)
         )
 
