@@ -20,6 +20,7 @@ from amp_migrate.analysis.paths.identity import Identities
 from amp_migrate.analysis.paths.loops import refused
 from amp_migrate.analysis.paths.ownership import Ownership
 from amp_migrate.analysis.paths.walk import Frames, Known, Site, State, Walk
+from amp_migrate.core.closure import reached
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, unpacked
 from amp_migrate.program.link import Program
@@ -252,13 +253,8 @@ class Stale(Walk[_Held]):
         """What the functions that a walk does not enter make anew, those that they call included."""
         found: dict[str, set[Site]] = {}
         for site in self._made:
-            pending, seen = [site[0]], {site[0]}
-            while pending:
-                function = pending.pop()
+            for function in self.program.calling(site[0]):
                 found.setdefault(function, set()).add(site)
-                callers = {s.caller for s in self.program.call_sites.get(function, ())}
-                pending += callers - seen
-                seen |= callers
         return found
 
 
@@ -515,24 +511,22 @@ def _goes_on(
 
 def _parts(program: Program, forward: Forward, classes: Iterable[str]) -> set[str]:
     """The classes of some modules and of the modules inside of them."""
-    pending = [c for c in classes if forward.is_module_class(c)]
-    found: set[str] = set()
-    while pending:
-        current = pending.pop()
-        if current in found:
-            continue
-        found.add(current)
-        for base in program.bases(current):
-            for _, method in program.classes[base].methods:
-                for stmt in program.statements(method):
-                    for expr in stmt.exprs:
-                        for call in ir.calls_in(expr):
-                            pending += [
-                                name
-                                for name in program.instance_classes(call, method)
-                                if forward.is_module_class(name)
-                            ]
-    return found
+    modules = filter(forward.is_module_class, classes)
+    return {
+        *reached(
+            modules,
+            lambda one: (
+                name
+                for base in program.bases(one)
+                for _, method in program.classes[base].methods
+                for stmt in program.statements(method)
+                for expr in stmt.exprs
+                for call in ir.calls_in(expr)
+                for name in program.instance_classes(call, method)
+                if forward.is_module_class(name)
+            ),
+        )
+    }
 
 
 def _layers(

@@ -5,16 +5,17 @@ from __future__ import annotations
 import heapq
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
 
+from amp_migrate.core.closure import reached
 from amp_migrate.core.effort import spend
 from amp_migrate.core.records import quickly_made
 from amp_migrate.program import ir
 from amp_migrate.program.attribute_dicts import attribute_dicts
-from amp_migrate.program.bindings import bindings, calls_of, parts_of
+from amp_migrate.program.bindings import bindings, calls_of, each_call, parts_of
 from amp_migrate.program.control_flow import ControlFlow
 from amp_migrate.program.decorators import KEEPING, only_calls
 from amp_migrate.program.layout import Layout
@@ -919,6 +920,22 @@ class Program(Names):
             for site in self._sites_at(*one):
                 sites[site.callee].append(site)
         return sites
+
+    def calling(self, *functions: str) -> Collection[str]:
+        """Some functions with all that lead to a call of them."""
+        sites = self.call_sites
+        return reached(functions, lambda one: (s.caller for s in sites.get(one, ())))
+
+    def called_from(self, functions: Iterable[str]) -> Collection[str]:
+        """Some functions with all that they may call."""
+        return reached(
+            functions,
+            lambda one: (
+                callee
+                for _, call in each_call(self.functions[one].body)
+                for callee in self.callees(call, one)
+            ),
+        )
 
     @cached_property
     def decorating(self) -> dict[str, list[tuple[str, ir.Stmt, ir.Call]]]:

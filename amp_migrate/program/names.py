@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from amp_migrate.core.closure import reached
 from amp_migrate.core.records import quickly_made
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import IMPORTS, bindings, unpacked
@@ -239,17 +240,13 @@ class Names:
         """The files that can take part where one of these runs: what imports it, and all they import."""
         key = frozenset(files)
         if key not in self._arounds:
-            found = set(key)
-            _close(found, self._imported_by)
-            _close(found, self._imports)
-            self._arounds[key] = frozenset(found)
+            importers = _closed(key, self._imported_by)
+            self._arounds[key] = _closed(importers, self._imports)
         return self._arounds[key]
 
     def importing(self, files: Iterable[str]) -> frozenset[str]:
         """Some files with all that they import, directly or through others."""
-        found = set(files)
-        _close(found, self._imports)
-        return frozenset(found)
+        return _closed(files, self._imports)
 
     def may_run_together(self, file: str, other: str) -> bool:
         """Whether one run of a script may execute code of both files: one imports the other, or some
@@ -274,9 +271,7 @@ class Names:
 
     def _importers_of(self, file: str) -> frozenset[str]:
         if file not in self._importers:
-            found = {file}
-            _close(found, self._imported_by)
-            self._importers[file] = frozenset(found)
+            self._importers[file] = _closed((file,), self._imported_by)
         return self._importers[file]
 
     def is_library(self, key: str) -> bool:
@@ -642,11 +637,8 @@ def _joined(module: str, parts: tuple[str, ...]) -> str:
     return f"{module}{name}" if module.endswith(".") else f"{module}.{name}"
 
 
-def _close(files: set[str], steps: Mapping[str, Collection[str]]) -> None:
-    """Add all that can be reached from some files."""
-    pending = list(files)
-    while pending:
-        for other in steps.get(pending.pop(), ()):
-            if other not in files:
-                files.add(other)
-                pending.append(other)
+def _closed(
+    files: Iterable[str], steps: Mapping[str, Collection[str]]
+) -> frozenset[str]:
+    """Some files with all that can be reached from them."""
+    return frozenset(reached(files, lambda one: steps.get(one, ())))

@@ -317,14 +317,11 @@ class Sight:
 
 def leading_to(program: Program, place: Place) -> set[tuple[str, ir.Path]]:
     """A place, and the calls that come to it in the end: each a function, and a statement in it."""
-    leading = {(place.function, place.stmt.path)}
-    pending = [place.function]
-    while pending:
-        for site in program.call_sites.get(pending.pop(), ()):
-            if all(site.caller != caller for caller, _ in leading):
-                pending.append(site.caller)
-            leading.add((site.caller, site.stmt.path))
-    return leading
+    return {(place.function, place.stmt.path)} | {
+        (site.caller, site.stmt.path)
+        for one in program.calling(place.function)
+        for site in program.call_sites.get(one, ())
+    }
 
 
 def is_over(

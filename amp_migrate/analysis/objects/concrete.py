@@ -10,6 +10,7 @@ from itertools import combinations, starmap
 from amp_migrate.analysis.objects.carriers import Carriers
 from amp_migrate.analysis.objects.live import runs_once
 from amp_migrate.analysis.objects.read_only_uses import GoesNoFurther
+from amp_migrate.core.closure import reached
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.link import CallSite, Program
@@ -494,19 +495,15 @@ class Concrete:
         """The methods that may run on an object whose class is this one."""
         if class_name not in self._methods:
             program = self.program
-            found: set[str] = set()
-            pending = [
+            own = [
                 method
                 for base in program.bases(class_name)
                 for name, _ in program.classes[base].methods
                 if (method := program.method(class_name, name)) is not None
             ]
-            while pending:
-                method = pending.pop()
-                if method not in found:
-                    found.add(method)
-                    pending += self._handed_up(method, class_name)
-            self._methods[class_name] = frozenset(found)
+            self._methods[class_name] = frozenset(
+                reached(own, lambda method: self._handed_up(method, class_name))
+            )
         return self._methods[class_name]
 
     def _handed_up(self, method: str, class_name: str) -> Iterator[str]:

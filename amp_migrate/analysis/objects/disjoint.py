@@ -10,6 +10,7 @@ from amp_migrate.analysis.objects.held import Identity
 from amp_migrate.analysis.objects.live import Live
 from amp_migrate.analysis.objects.makers import parameters_of
 from amp_migrate.analysis.objects.optimizers import Birth
+from amp_migrate.core.closure import reached
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import parts_of
 from amp_migrate.program.link import Program
@@ -73,15 +74,8 @@ class Disjoint:
 
     def _made_of(self, coverage: Coverage) -> set[Identity]:
         """The modules that an optimizer holds, with those that they were made from."""
-        found: set[Identity] = set()
-        pending = [one for held in coverage.given for one in held.all]
-        while pending:
-            one = pending.pop()
-            if one in found:
-                continue
-            found.add(one)
-            pending += self._ingredients(one, coverage)
-        return found
+        given = [one for held in coverage.given for one in held.all]
+        return {*reached(given, lambda one: self._ingredients(one, coverage))}
 
     def _ingredients(self, one: Identity, coverage: Coverage) -> list[Identity]:
         found: list[Identity] = []

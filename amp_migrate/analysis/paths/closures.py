@@ -151,7 +151,7 @@ class Closures:
         if facts.decorators or facts.is_async or facts.is_generator or wanted:
             return f"{name}() is not a plain function without parameters"
         assert isinstance(call.func, ir.Attr)
-        reached = self._reached(closure)
+        reached = self.program.called_from((closure,))
         if any(
             ir.method_of(inner) == "step"
             for one in reached
@@ -169,16 +169,6 @@ class Closures:
         found = self.program.noted(PointsTo).whole(expr, function, closed=True)
         names = {one.name if one.kind == "function" else None for one in found}
         return names.pop() if len(names) == 1 else None
-
-    def _reached(self, function: str) -> set[str]:
-        pending, seen = [function], {function}
-        while pending:
-            current = pending.pop()
-            for _, call in each_call(self.program.functions[current].body):
-                callees = set(self.program.callees(call, current)) - seen
-                pending += callees
-                seen |= callees
-        return seen
 
     def _of_statement(self, stmt: ir.Stmt, call: ir.Call) -> str:
         assert isinstance(call.func, ir.Attr)

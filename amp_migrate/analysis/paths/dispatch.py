@@ -105,7 +105,7 @@ class Dispatch:
     @cached_property
     def _touching(self) -> frozenset[str]:
         """The functions that touch gradients, by themselves or by what they call."""
-        pending = [
+        touching = (
             qualname
             for qualname, scope in self.program.functions.items()
             if self._mentions(qualname)
@@ -114,14 +114,8 @@ class Dispatch:
                 for stmt in ir.statements(scope.body)
                 for expr in stmt.exprs
             )
-        ]
-        found = set(pending)
-        while pending:
-            for site in self.program.call_sites.get(pending.pop(), ()):
-                if site.caller not in found:
-                    found.add(site.caller)
-                    pending.append(site.caller)
-        return frozenset(found)
+        )
+        return frozenset(self.program.calling(*touching))
 
     def _mentions(self, function: str) -> bool:
         """Whether the file of a function has words of gradients at all: most have not."""

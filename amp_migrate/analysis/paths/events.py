@@ -13,6 +13,7 @@ from amp_migrate.analysis.paths.dispatch import Dispatch
 from amp_migrate.analysis.paths.exchange import Exchange
 from amp_migrate.analysis.tables import vocabulary
 from amp_migrate.core import phases
+from amp_migrate.core.closure import reached
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.decorators import times, wrappers
@@ -178,21 +179,12 @@ class Events:
     def called_from(self, function: str) -> frozenset[str]:
         """A function with all that a call of it may call."""
         if function not in self._called:
-            self._called[function] = frozenset(self._find_called(function))
+            self._called[function] = frozenset(reached((function,), self._calls))
         return self._called[function]
 
-    def _find_called(self, function: str) -> set[str]:
-        pending, seen = [function], {function}
-        while pending:
-            direct = self.direct(pending.pop())
-            called = {
-                callee
-                for _, event in direct
-                for callee in (self.brought(event) if event.maybe else event.callees)
-            } - seen
-            pending += called
-            seen |= called
-        return seen
+    def _calls(self, function: str) -> Iterator[str]:
+        for _, event in self.direct(function):
+            yield from self.brought(event) if event.maybe else event.callees
 
     def steps(self, function: str) -> frozenset[Slot]:
         """Slots whose optimizers step when a function is called."""

@@ -19,6 +19,7 @@ from amp_migrate.analysis.paths.events import UNKNOWN, Event, Events, innermost_
 from amp_migrate.analysis.paths.identity import order
 from amp_migrate.analysis.tables import vocabulary
 from amp_migrate.core import phases
+from amp_migrate.core.closure import reached
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import bindings, calls_of, each_call, parts_of
 from amp_migrate.program.link import CallSite, Program
@@ -300,17 +301,15 @@ class Finder:
     def _may_have_tensors(self, function: str) -> bool:
         """Whether a file imports torch, or is called by files that do and hand it their tensors."""
         program = self.program
-        pending, seen = [function], {function}
-        while pending:
-            current = pending.pop()
-            roots = program.import_roots(current)
-            if "torch" in roots:
-                return True
-            if not roots & vocabulary.OTHER_FRAMEWORKS:
-                callers = {site.caller for site in program.call_sites.get(current, ())}
-                pending += callers - seen
-                seen |= callers
-        return False
+
+        def callers(one: str) -> Iterator[str]:
+            if not program.import_roots(one) & {"torch", *vocabulary.OTHER_FRAMEWORKS}:
+                yield from (site.caller for site in program.call_sites.get(one, ()))
+
+        return any(
+            "torch" in program.import_roots(one)
+            for one in reached((function,), callers)
+        )
 
     def _is_stepped(self, backward: Backward) -> bool:
         """Whether an optimizer of torch that is made in sight steps near a ``backward()``."""
@@ -591,12 +590,7 @@ class Finder:
 
     def _callers(self, function: str) -> list[str]:
         """A function with all that lead to it, nearest first."""
-        found = [function]
-        for one in found:
-            for site in self.program.call_sites.get(one, ()):
-                if site.caller not in found:
-                    found.append(site.caller)
-        return found
+        return [*self.program.calling(function)]
 
     def _kept_step(self, stmt: ir.Stmt, function: str) -> str | None:
         """The ``step`` of an optimizer that a statement mentions other than to call it, as written."""
@@ -622,22 +616,24 @@ class Finder:
         if not ir.is_top(function) or len(backward.stmt.path) > 1:
             return False
         made = self._made_by_hand(backward)
-        held: set[str] = set()
-        pending = [
+        given = (
             name
             for slot in steps
             if slot.kind != "unknown"
             for birth in self.optimizers.trace(slot).births
             for name in ir.names_in(birth.call)
-        ]
-        while pending:
-            name = pending.pop()
-            if name not in held:
-                held.add(name)
-                for d in self.program.definitions(function, name):
-                    pending += [] if d.value is None else ir.names_in(d.value)
+        )
+        held = reached(
+            given,
+            lambda name: (
+                inner
+                for d in self.program.definitions(function, name)
+                if d.value is not None
+                for inner in ir.names_in(d.value)
+            ),
+        )
         return bool(made) and not (
-            made.keys() & held
+            made.keys() & held.keys()
             or any(
                 self._keeps(stmt, made, function)
                 for stmt in self.program.statements(function)

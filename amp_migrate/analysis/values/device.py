@@ -484,14 +484,7 @@ class Devices:
             one.kind == "return" and one.line < stmt.line for one in ir.statements(body)
         ):
             return False
-        seen = {place.function}
-        pending = list(seen)
-        while pending and function not in seen:
-            sites = self.program.call_sites.get(pending.pop(), ())
-            callers = {site.caller for site in sites} - seen
-            seen |= callers
-            pending += callers
-        return function not in seen
+        return function not in self.program.calling(place.function)
 
     def _by_others(self, known: bool, place: Place) -> Decision | Undecided | None:
         """By what else is moved, where no move of the optimizer's own modules is seen."""

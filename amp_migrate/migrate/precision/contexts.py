@@ -12,6 +12,7 @@ from amp_migrate.analysis.paths.hooked_forwards import attached
 from amp_migrate.analysis.values.called import Called
 from amp_migrate.analysis.values.halves import Statements
 from amp_migrate.analysis.values.traces import Traces
+from amp_migrate.core.closure import reached
 from amp_migrate.migrate.regions.regions import Regions, Run
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of
@@ -95,7 +96,7 @@ class Contexts:
     def _find_outside(self) -> dict[str, None]:
         """The functions that run outside of every region, callers first."""
         program = self.program
-        pending = [
+        outermost = [
             name
             for name, scope in program.functions.items()
             if ir.file_of(name) in self.files
@@ -110,18 +111,18 @@ class Contexts:
             )
         ]
         called = program.noted(Called)
-        found: dict[str, None] = {}
-        while pending:
-            function = pending.pop(0)
-            if function in found or not self.can_run(function):
-                continue
-            found[function] = None
+
+        def calls(function: str) -> Iterator[str]:
             for stmt in self.outside_in(function):
                 for call in calls_of(stmt):
-                    pending += program.callees(call, function)
+                    yield from program.callees(call, function)
                     sites = called.sites_of(call, function, stmt)
-                    pending += (site.callee for site in sites)
-        return found
+                    yield from (site.callee for site in sites)
+
+        return reached(
+            filter(self.can_run, outermost),
+            lambda function: filter(self.can_run, calls(function)),
+        )
 
 
 def _speaks_of_autocast(expr: ir.Expr) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 
 from amp_migrate.analysis.objects.flow import Made
@@ -14,6 +13,7 @@ from amp_migrate.analysis.tables import dtype_table, vocabulary
 from amp_migrate.analysis.tables.dtype_questions import suits_fp32, tested
 from amp_migrate.analysis.values.called import Called
 from amp_migrate.catalogue.operations import operations, rows, since
+from amp_migrate.core.closure import reached
 from amp_migrate.core.options import Options
 from amp_migrate.edit.edits import Edit
 from amp_migrate.migrate.precision.arrays import Arrays
@@ -311,14 +311,10 @@ class Hazards:
 
     def called_from(self, functions: list[str]) -> dict[str, None]:
         """Functions with all that they may call, in the order in which they are met."""
-        pending = deque(functions)
-        seen: dict[str, None] = {}
-        while pending:
-            function = pending.popleft()
-            if function not in seen and self.can_run(function):
-                seen[function] = None
-                pending += self._called.of(function)
-        return seen
+        return reached(
+            filter(self.can_run, functions),
+            lambda one: filter(self.can_run, self._called.of(one)),
+        )
 
     def _executes(self, function: str, stmt: ir.Stmt) -> bool:
         return self.live is None or self.live.executes(function, stmt.path)

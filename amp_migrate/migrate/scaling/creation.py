@@ -609,18 +609,10 @@ class Births:
     def _leads_to(self, function: str, stmt: ir.Stmt, birth: Birth) -> bool:
         """Whether a statement calls the function that makes an optimizer, or what calls that."""
         program = self.travel.program
-        pending = [
+        called = (
             c for _, call in each_call((stmt,)) for c in program.callees(call, function)
-        ]
-        for one in pending:
-            if one in program.functions:
-                pending += (
-                    callee
-                    for _, call in each_call(program.functions[one].body)
-                    for callee in program.callees(call, one)
-                    if callee not in pending
-                )
-        return birth.function in pending
+        )
+        return birth.function in program.called_from(called)
 
     def _loop_outside(self, birth: Birth) -> ir.Stmt | None:
         """The loop before which a switch can be made, where it only would make one again and again."""

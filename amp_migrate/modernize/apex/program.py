@@ -7,11 +7,12 @@ of its scaler.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from amp_migrate.analysis.paths.loops import Blocked, Refusal, TrainingLoop
+from amp_migrate.core.closure import reached
 from amp_migrate.core.options import Options
 from amp_migrate.core.results import Outcome, Result, SourceError
 from amp_migrate.edit.names.uses import Position, Uses
@@ -60,19 +61,14 @@ def apart(sources: ProgramSources, uses: Mapping[str, Uses]) -> list[dict[str, U
 
 def _reached(file: str, sources: ProgramSources) -> set[str]:
     """The files that a file imports, directly or through others."""
-    reached: set[str] = set()
-    pending = [file]
-    while pending and sources.layout is not None:
-        current = pending.pop()
+
+    def imported(current: str) -> Iterator[str]:
         for target in scan_imports(sources.texts.get(current, "")).targets:
-            found = sources.layout.locate(current, target)
+            found = sources.layout and sources.layout.locate(current, target)
             several = found.files if isinstance(found, Ambiguous) else ()
-            files = (found.file,) if isinstance(found, Located) else several
-            for other in files:
-                if other not in reached:
-                    reached.add(other)
-                    pending.append(other)
-    return reached
+            yield from (found.file,) if isinstance(found, Located) else several
+
+    return {*reached((file,), imported)}
 
 
 class Apex:
