@@ -1259,6 +1259,10 @@ class Net(nn.Module):
             self.begin()
     def begin(self):
         self.l.register_full_backward_hook(self.see)
+    @property
+    def begun(self):
+        self.begin()
+        return self.l
     def see(self, module, inner, outer):
         self.seen.append(outer[0])
     def forward(self, x):
@@ -1268,6 +1272,10 @@ _SAYS = {
     "a call": "model.begin()",
     "its name": "getattr(model, 'begin')()",
     "a name that is put together": "getattr(model, 'be' + 'gin')()",
+    "what is got is called": "got = getattr(model, 'be' + 'gin')\ngot()",
+    "what is got is handed on": "got = getattr(model, 'be' + 'gin')\nprint([got][0]())",
+    "what is got goes into another variable": "got = getattr(model, 'be' + 'gin')\nit = got\nit()",
+    "what is got is computed": "got = getattr(model, 'be' + 'gun')\nprint(got.weight)",
     "the class's own table": "vars(Net)['be' + 'gin'](model)",
     "a function that gets it": "[*map(getattr, [model], ['be' + 'gin'])][0]()",
     "code in a text": "eval('model.' + 'be' + 'gin()')",
@@ -1283,6 +1291,21 @@ def _trained(said: str) -> str:
 
 def test_what_nothing_calls_by_its_name_does_not_run() -> None:
     result = migrate_source(_trained(""), path="train.py")
+    assert result.changed, result.diagnostics
+    read = """\
+def read(model, path):
+    for words, array in torch.load(path).items():
+        part = model
+        for word in words.split("/"):
+            part = getattr(part, word)
+            if word.isdigit():
+                part = part[int(word)]
+        assert part.shape == array.shape
+        part.data = array
+if input():
+    read(model, input())"""
+    plain = _trained(read).replace("    @property\n", "")
+    result = migrate_source(plain, path="train.py")
     assert result.changed, result.diagnostics
 
 

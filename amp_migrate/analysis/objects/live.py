@@ -73,6 +73,8 @@ class _Effects:
     """Something calls what an object holds without its name."""
     names_any: bool = False
     """Something gets an object's attribute by a name that is not in sight."""
+    reads_any: bool = False
+    """The same, and does not call it: only a property runs by that."""
 
 
 class Live:
@@ -136,9 +138,14 @@ class Live:
         found.is_open |= more.is_open
         found.is_unfolded |= more.is_unfolded
         found.names_any |= more.names_any
+        found.reads_any |= more.reads_any
         found.named |= more.named
         for name in [*self._unnamed] if found.names_any else more.named:
             self._pending += self._unnamed.pop(name, ())
+        is_property = self.program.is_property
+        if more.reads_any:
+            for methods in self._unnamed.values():
+                self._pending += filter(is_property, methods)
         for class_name, holders in more.classes.items():
             if ir.file_of(class_name) not in self._around:
                 continue
@@ -149,6 +156,7 @@ class Live:
                     for name, method in self.program.classes[base].methods:
                         if (
                             found.names_any
+                            or (found.reads_any and is_property(method))
                             or name in found.named
                             or self._reader.may_be_called_unseen(base, name)
                         ):
@@ -512,7 +520,10 @@ class _Reader:
                 and self._looks_up(call, function, is_called)
             )
             found.is_unfolded = found.is_unfolded or self._gets_any(call, function)
-            found.names_any = found.names_any or self._names_any(call, function)
+            if self._names_any(call, function):
+                walks = self._only_walks(call, stmt, function)
+                found.reads_any |= walks
+                found.names_any |= not walks
         exprs = () if stmt.kind == "classdef" else stmt.exprs
         for expr in exprs:
             for inner in self._mentioned(expr, stmt, function):
@@ -827,6 +838,40 @@ class _Reader:
             return False
         home = self.program.origin(call.args[0].value, function)
         return home is None or self.program.is_local(home)
+
+    def _only_walks(self, call: ir.Call, stmt: ir.Stmt, function: str) -> bool:
+        """Whether what is got goes into a variable of the function and no further, and nothing calls it:
+        ``part = getattr(part, word)``."""
+        match stmt:
+            case ir.Stmt(
+                kind="assign", targets=(ir.Name(id=name) as part,), value=value
+            ) if (
+                value is call
+                and self.program.owner(name, function) == function
+                and not ir.is_top(function)
+            ):
+                own = self.program.mentioning(name)
+            case _:
+                return False
+        for where, one in own:
+            plain = {id(target) for target, _, _ in unpacked(one)}
+            for inner in parts_of(one):
+                match inner:
+                    case ir.Attr(value=read):
+                        plain.add(id(read))
+                    case ir.Item(value=read) if (
+                        one.targets == (part,) and one.value is inner
+                    ):
+                        plain.add(id(read))
+                    case ir.Call(func=func, args=(first, *_)) if (
+                        self.program.origin(func, where) == "builtins.getattr"
+                    ):
+                        plain.add(id(first.value))
+            if any(e == part and id(e) not in plain for e in parts_of(one)):
+                return False
+            if where != function and self.program.owner(name, where) == function:
+                return False
+        return True
 
     def may_be_called_unseen(self, class_name: str, method: str) -> bool:
         """Whether a library may call a method by its name: one of a protocol that it has for modules, or,
