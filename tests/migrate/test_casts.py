@@ -49,6 +49,35 @@ loss = F.mse_loss(h + places.sum() * 0, y)
 rows.to(like.float().dtype), torch.arange(2, dtype=like.float().dtype, device=like.device)
 places = grid(x.shape[1], h)[0] + h.float().new_full((2,), 4097)
 
+=== counted first, and taken over to what may be half
+NET
+    h = self.features(x)
+    rows = torch.arange(0, 8 * x.shape[1]).unfold(0, 2, 1)
+    rows = h.new_tensor(rows).long()
+    kind = h.dtype
+    places = torch.arange(x.shape[1], dtype=kind, device=x.device)
+    more = torch.arange(x.shape[1], **{"dtype": h.dtype}, device=x.device)
+    return self.fc2(h) + (places + more).sum() * rows.sum() * 0
+---
+loss = F.mse_loss(model(x), y)
+---
+rows = h.float().new_tensor(rows).long()
+kind = h.float().dtype
+more = torch.arange(x.shape[1], **{"dtype": h.float().dtype}, device=x.device)
+
+=== counted first, for what need not be a float
+NET
+    return self.fc2(self.features(x)) * count(self.features(x)).sum() * 0
+def count(signal):
+    rows = torch.arange(0, 8 * signal.size(1))
+    return signal.new_tensor(rows).long()
+print(count(torch.randint(5, (2, 3))))
+---
+loss = F.mse_loss(model(x), y)
+---
+full_signal = signal.float() if signal.dtype is torch.float16 else signal
+return full_signal.new_tensor(rows).long()
+
 === counted as far as half precision has each
 LINEAR
 ---

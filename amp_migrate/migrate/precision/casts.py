@@ -65,42 +65,55 @@ class Casts(Planner):
             return False
         edits: list[Found] = []
         by_torch = self.program.origin(call.func, function) is not None
-        for operand in operands:
-            raised = self.remedies.raised(function, stmt, operand, by_torch)
+        sure = by_torch or ir.method_of(call) in _HOLD
+        for at in operands:
+            raised = self.remedies.raised(at.function, at.stmt, at.expr, sure)
             if raised is None:
                 return False
             edits += raised
         self.remedies.edits.update(dict.fromkeys(edits))
         return True
 
-    def counted_like(
-        self, function: str, stmt: ir.Stmt, call: ir.Call
-    ) -> ir.Expr | None:
+    def counted_like(self, at: Made) -> Iterator[Made]:
         """``h`` of ``torch.arange(n, dtype=h.dtype)``, ``positions.type_as(h)``, ``h.new_tensor([4097])``:
         what gets integers that half precision may not have."""
+        assert isinstance(at.expr, ir.Call)
+        call, function = at.expr, at.function
         name, receiver = self._named(function, call)
-        counting = [Made(call, function, stmt)]
+        held = call.argument(*_HOLD[name]) if name in _HOLD else None
         if receiver is not None and name in ("to", "type", "type_as"):
-            counting = self._parts(Made(receiver, function, stmt))
+            held = receiver
         elif name not in (*_RANGES, *_HOLD):
-            return None
-        if any(self._is_range(at) for at in counting):
+            return
+        counting = [at, *(self._parts(at.inner(held)) if held is not None else ())]
+        if any(map(self._is_range, counting)):
             # Those of one grid are to be of one dtype.
             body = self.program.functions[function].body
-            counting = [Made(one, function, at) for at, one in each_call(body)]
+            counting += [Made(one, function, stmt) for stmt, one in each_call(body)]
         if not any(map(self._counts_far, counting)):
-            return None
-        for arg in call.args:
-            match arg.value:
-                case ir.Attr(value=like, attr="dtype"):
-                    return like
-        if name in ("type_as", "full_like") and call.args:
-            return call.args[0].value
-        if name == "to" and call.args:
-            like = call.args[0].value
-            is_tensor = self.remedies.is_tensor(Made(like, function, stmt))
-            return like if is_tensor else None
-        return receiver if name.startswith("new_") else None
+            return
+        kinds = [kind for arg in call.args for kind in self._dtypes_of(at, arg)]
+        if kinds:
+            yield from kinds
+        elif name in ("type_as", "full_like") and call.args:
+            yield at.inner(call.args[0].value)
+        elif name == "to" and call.args:
+            like = at.inner(call.args[0].value)
+            if self.remedies.is_tensor(like):
+                yield like
+        elif name.startswith("new_"):
+            assert receiver is not None
+            yield at.inner(receiver)
+
+    def _dtypes_of(self, at: Made, arg: ir.Arg) -> Iterator[Made]:
+        """``h`` of ``h.dtype``, ``kind`` after ``kind = h.dtype``, ``**{"dtype": h.dtype}``."""
+        given = [arg.value]
+        if isinstance(arg.value, ir.Display) and arg.star:
+            given = list(arg.value.items)
+        for one in map(at.inner, given):
+            for kind in (one, *(self.flow.made(one) or ())):
+                if isinstance(kind.expr, ir.Attr) and kind.expr.attr == "dtype":
+                    yield kind.inner(kind.expr.value)
 
     def _parts(self, at: Made) -> list[Made]:
         """All that stands in an expression, or in what it is given."""
@@ -139,7 +152,20 @@ class Casts(Planner):
 
     def _operands(
         self, function: str, stmt: ir.Stmt, call: ir.Call
-    ) -> Iterator[ir.Expr]:
+    ) -> Iterator[Made]:
+        at = Made(call, function, stmt)
+        yield from map(at.inner, self._narrow(function, call))
+        # Of a range it is seldom known how far it goes.
+        yield from (
+            like
+            for like in self.counted_like(at)
+            if ir.method_of(call) in _HOLD or self.dtypes.is_fp32(like)
+        )
+        # Of an embedding bag: they want to be of the dtype of its weights.
+        yield from (at.inner(a.value) for a in call.args if a.name == _WEIGHTS)
+
+    def _narrow(self, function: str, call: ir.Call) -> Iterator[ir.Expr]:
+        """The operands of what is not there in half precision."""
         origin = self.program.origin(call.func, function)
         if origin is not None:
             if dtype_table.FP32_ONLY.fullmatch(origin) or is_matrix_norm(origin, call):
@@ -153,15 +179,6 @@ class Casts(Planner):
                 assert isinstance(call.func, ir.Attr)
                 given = (call.func.value, None)
             yield from (one for one in given[: 1 + (name == "grid_sample")] if one)
-        like = self.counted_like(function, stmt, call)
-        # Of a range it is seldom known how far it goes.
-        if like is not None and (
-            ir.method_of(call) in _HOLD
-            or self.dtypes.is_fp32(Made(like, function, stmt))
-        ):
-            yield like
-        # Of an embedding bag: they want to be of the dtype of its weights.
-        yield from (a.value for a in call.args if a.name == _WEIGHTS)
 
     # -- losses -----------------------------------------------------------------------------------
 

@@ -472,9 +472,8 @@ class Leaving:
             return self._helped(
                 function, stmt, halves, operands[:1], False, f"{name}()", sure
             )
-        like = self.casts.counted_like(function, stmt, call)
-        if like is not None:
-            self._widened(function, stmt, like)
+        for like in self.casts.counted_like(Made(call, function, stmt)):
+            self._widened(like.function, like.stmt, like.expr)
         if name in operations("grows"):
             self._widened(function, stmt, operands[0])
         if name in operations("product"):
