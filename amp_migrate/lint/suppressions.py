@@ -20,6 +20,7 @@ from amp_migrate.core.findings import Finding, Severity
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.selection import Selection
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_now
 
 UNUSED = "AMP100"
 
@@ -179,7 +180,7 @@ def _spans(context: Context, file: str) -> Iterator[tuple[int, int]]:
     ]
     for body in bodies:
         for stmt in ir.statements(body):
-            calls = [call for expr in stmt.exprs for call in ir.calls_in(expr)]
+            calls = [*calls_now(stmt)]
             # Decorators stand above the line of what they decorate.
             first = min([stmt.line, *(call.line for call in calls if call.line)])
             last = stmt.end_line

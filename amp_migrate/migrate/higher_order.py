@@ -234,10 +234,8 @@ class HigherOrder:
 
     def _is_fed(self, expr: ir.Attr, function: str) -> bool:
         """Whether an attribute is only ever given a part of a batch: ``self.x = batch["x"].to(device)``."""
-        own = self.program.self_class(function)
-        if own is None or expr.value != ir.Name(own[0]):
-            return False
-        made = self.program.attribute_definitions(own[1], expr.attr)
+        own = self.program.class_of_self(expr.value, function)
+        made = self.program.attribute_definitions(own, expr.attr) if own else []
         return bool(made) and all(
             isinstance(d.value, ir.Call)
             and isinstance(d.value.func, ir.Attr)
@@ -261,14 +259,10 @@ class HigherOrder:
                         value, function
                     )
             return False
-        own = self.program.self_class(function)
-        if (
-            own is None
-            or not isinstance(expr, ir.Attr)
-            or expr.value != ir.Name(own[0])
-        ):
+        if not isinstance(expr, ir.Attr):
             return False
-        made = self.program.attribute_definitions(own[1], expr.attr)
+        own = self.program.class_of_self(expr.value, function)
+        made = self.program.attribute_definitions(own, expr.attr) if own else []
         return bool(made) and all(
             d.value is not None
             and _asks_gradients(d.value)

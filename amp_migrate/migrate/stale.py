@@ -22,7 +22,7 @@ from amp_migrate.analysis.paths.ownership import Ownership
 from amp_migrate.analysis.paths.walk import Frames, Known, Site, State, Walk
 from amp_migrate.core.closure import reached
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of, unpacked
+from amp_migrate.program.bindings import calls_now, calls_of, unpacked
 from amp_migrate.program.link import Program
 from amp_migrate.program.names import Definition
 
@@ -520,8 +520,7 @@ def _parts(program: Program, forward: Forward, classes: Iterable[str]) -> set[st
                 for base in program.bases(one)
                 for _, method in program.classes[base].methods
                 for stmt in program.statements(method)
-                for expr in stmt.exprs
-                for call in ir.calls_in(expr)
+                for call in calls_now(stmt)
                 for name in program.instance_classes(call, method)
                 if forward.is_module_class(name)
             ),

@@ -21,6 +21,11 @@ def calls_of(stmt: ir.Stmt) -> Iterator[ir.Call]:
     return iter(found)
 
 
+def calls_now(stmt: ir.Stmt) -> Iterator[ir.Call]:
+    """The same without those of lambdas, which run whenever these are called."""
+    return (call for expr in stmt.exprs for call in ir.calls_in(expr))
+
+
 def parts_of(stmt: ir.Stmt) -> tuple[ir.Expr, ...]:
     """Every expression on a statement's own line with everything inside it, outermost first."""
     try:

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import bindings, unpacked
+from amp_migrate.program.bindings import bindings, calls_now, unpacked
 
 Binds = Callable[[ir.Stmt], bool]
 
@@ -345,9 +345,7 @@ def _leaves(stmt: ir.Stmt) -> bool:
 
 def _suppresses(stmt: ir.Stmt) -> bool:
     return any(
-        (ir.dotted(call.func) or ("",))[-1] == "suppress"
-        for expr in stmt.exprs
-        for call in ir.calls_in(expr)
+        (ir.dotted(call.func) or ("",))[-1] == "suppress" for call in calls_now(stmt)
     )
 
 

@@ -291,6 +291,11 @@ class Program(Names):
             self._self_classes[function] = self._find_self_class(function)
         return self._self_classes[function]
 
+    def class_of_self(self, expr: ir.Expr | None, function: str) -> str | None:
+        """The class whose method has its own object by an expression: ``self``; None of any other."""
+        own = self.self_class(function)
+        return own[1] if own is not None and expr == ir.Name(own[0]) else None
+
     def _find_self_class(self, function: str) -> tuple[str, str] | None:
         current: str | None = function
         while current is not None:

@@ -393,8 +393,7 @@ class Carriers:
         program = self.program
         while isinstance(holder, ir.Item):
             holder = holder.value
-        own = program.self_class(function)
-        if own is not None and holder == ir.Name(own[0]):
+        if program.class_of_self(holder, function) is not None:
             # Whoever has such an object may take it out.
             self._is_anywhere = True
         for kind, owner, name in self._nodes(holder, function):

@@ -93,7 +93,6 @@ class Concrete:
         seen: set[str] = set()
         while pending:
             where, one = pending.pop()
-            own = program.self_class(where)
             for call in calls_of(one):
                 called = set(program.callees(call, where))
                 match call.func:
@@ -101,7 +100,7 @@ class Concrete:
                         pass
                     case ir.Attr(value=value, attr=attr) if (
                         attr in names
-                        and not (own is not None and value == ir.Name(own[0]))
+                        and program.class_of_self(value, where) is None
                         and self._is_of(value, where, family, True)
                     ):
                         return True
@@ -328,7 +327,6 @@ class Concrete:
         apart = {inner for one in apart for inner in (one, *self._inside.get(one, ()))}
         attributes, read = self._attributes(family, apart)
         for function, stmt in program.mentioning(*names, *attributes, *read, *_TAKERS):
-            own = program.self_class(function)
             in_class = id(stmt) in program.class_statements
             filled = [
                 call.func for call in calls_of(stmt) if ir.method_of(call) in _FILLS
@@ -346,7 +344,7 @@ class Concrete:
                     case ir.Attr(value=value, attr=attr) if (
                         attr in (read if id(inner) in outside else attributes)
                         or attr == "__dict__"
-                    ) and not (own is not None and value == ir.Name(own[0])):
+                    ) and program.class_of_self(value, function) is None:
                         unknown = id(inner) in written or function in apart
                         if (
                             self._is_of(value, function, family, unknown)
@@ -370,7 +368,7 @@ class Concrete:
                             return True
                         taken = more[0].value if more else None
                         if (
-                            not (own is not None and first.value == ir.Name(own[0]))
+                            program.class_of_self(first.value, function) is None
                             and not (
                                 isinstance(taken, ir.Const)
                                 and taken.value not in attributes

@@ -461,8 +461,7 @@ class Forward:
         if any(self.program.attribute_definitions(c, method) for c in owned):
             # self.model(x): an attribute that is called, not a method.
             return self.is_module(func, function)
-        own = self.program.self_class(function)
-        if own is not None and func.value == ir.Name(own[0]):
+        if self.program.class_of_self(func.value, function) is not None:
             return method in ("forward", "__call__") or self.is_module(func, function)
         if self.is_module(func.value, function):
             return (

@@ -43,14 +43,11 @@ class Holders:
         """(object, attribute) of the optimizers that are stepped by a method of what holds them, which
         a function has before its loops: ``wrapper.step_and_update_lr()``."""
         scope = self.program.functions[function]
-        own = self.program.self_class(function)
         for stmt, call in each_call(scope.body):
-            if not isinstance(call.func, ir.Attr):
+            holder = call.func.value if isinstance(call.func, ir.Attr) else None
+            if not isinstance(holder, (ir.Name, ir.Attr)):
                 continue
-            holder = call.func.value
-            if not isinstance(holder, (ir.Name, ir.Attr)) or (
-                own is not None and holder == ir.Name(own[0])
-            ):
+            if self.program.class_of_self(holder, function) is not None:
                 continue
             callees = self.program.callees(call, function)
             if len(callees) != 1 or not self._is_there(holder, function, stmt):

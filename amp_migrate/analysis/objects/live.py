@@ -908,12 +908,8 @@ class _Reader:
 
     def _is_own(self, attribute: ir.Attr, function: str) -> bool:
         """Whether only code in sight calls what an attribute holds: no library's container does."""
-        own = self.program.self_class(function)
-        return (
-            own is not None
-            and attribute.value == ir.Name(own[0])
-            and self.program.external_bases(own[1]) <= _PLAIN_BASES
-        )
+        own = self.program.class_of_self(attribute.value, function)
+        return own is not None and self.program.external_bases(own) <= _PLAIN_BASES
 
     def _is_imported(self, expr: ir.Expr, function: str) -> bool:
         root = expr
@@ -1028,12 +1024,10 @@ class _Reader:
     ) -> list[object] | None:
         """Those of an attribute of a class, which its own methods alone set."""
         program = self.program
-        own = program.self_class(function)
-        if own is None or expr.value != ir.Name(own[0]):
+        own = program.class_of_self(expr.value, function)
+        if own is None or any(map(self._may_run, self._setters)):
             return None
-        if any(map(self._may_run, self._setters)):
-            return None
-        family = program.family(own[1])
+        family = program.family(own)
         for where, target in self._sets.get(expr.attr, ()):
             setter = program.self_class(where)
             if not self._may_run(where):
@@ -1049,7 +1043,7 @@ class _Reader:
             for target in (*stmt.targets, None)
         ):
             return None
-        made = program.attribute_definitions(own[1], expr.attr)
+        made = program.attribute_definitions(own, expr.attr)
         given = [(d.function, d.value if d.index is None else None) for d in made]
         return self._values_of_all(given, depth)
 

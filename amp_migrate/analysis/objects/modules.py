@@ -100,12 +100,9 @@ class Modules:
                 )
         found: list[Construction] = []
         for holder in holders:
-            own = self.program.self_class(function)
-            if (
-                own is None
-                or not isinstance(holder, ir.Attr)
-                or holder.value != ir.Name(own[0])
-            ):
+            if not isinstance(holder, ir.Attr):
+                return None
+            if self.program.class_of_self(holder.value, function) is None:
                 return None
             lists = self.of(holder, function)
             layers = self._listed_in(holder.attr)

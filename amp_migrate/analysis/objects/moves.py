@@ -487,11 +487,10 @@ class Moves:
 
     def _around(self, expr: ir.Expr, place: Place) -> list[Object]:
         """What holds a module."""
-        own = self.program.self_class(place[0])
         found: list[Object] = []
         while isinstance(expr, (ir.Attr, ir.Item)):
             expr = expr.value
-            if own is None or expr != ir.Name(own[0]):
+            if self.program.class_of_self(expr, place[0]) is None:
                 found += self.points_to.of(expr, *place)
         return found
 

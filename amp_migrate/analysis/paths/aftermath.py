@@ -250,11 +250,12 @@ class Aftermath:
             changes = stmt.kind == "augassign" or held is not target
             self._follow(root.id, function)
             return not changes or self._is_account(root.id, function)
-        own = self.program.self_class(function)
-        if isinstance(held, ir.Attr) and own and held.value == ir.Name(own[0]):
+        if not isinstance(held, ir.Attr):
+            return False
+        own = self.program.class_of_self(held.value, function)
+        if own is not None:
             self._attributes.add(held.attr)
-            return True
-        return False
+        return own is not None
 
     def _follow_changed(self, call: ir.Call, function: str) -> None:
         root = _changed_by(call)

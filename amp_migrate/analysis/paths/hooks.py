@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from amp_migrate.analysis.objects.points_to import PointsTo
 from amp_migrate.analysis.tables.dtype_table import ARITHMETIC, NUMBERS
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import each_part, parts_of, unpacked
+from amp_migrate.program.bindings import calls_now, each_part, parts_of, unpacked
 from amp_migrate.program.link import Program
 
 _MULTIPLIES = ("mul", "div")
@@ -63,8 +63,7 @@ def _raises_on_inf(hook: ir.Function) -> bool:
     return any(stmt.kind in ("raise", "assert") for stmt in statements) and any(
         isinstance(call.func, ir.Attr) and _LOOKS.fullmatch(call.func.attr)
         for stmt in statements
-        for expr in stmt.exprs
-        for call in ir.calls_in(expr)
+        for call in calls_now(stmt)
     )
 
 

@@ -757,8 +757,7 @@ def _is_scaled(receiver: ir.Expr) -> bool:
 
 def _is_home_made(receiver: ir.Expr, program: Program, function: str) -> bool:
     """Whether the receiver is ``self``, a class, or an instance of one with its own ``backward``."""
-    own = program.self_class(function)
-    if own is not None and receiver == ir.Name(own[0]):
+    if program.class_of_self(receiver, function) is not None:
         return True
     if isinstance(receiver, ir.Call) and receiver.func == ir.Name("super"):
         return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import bindings, unpacked
+from amp_migrate.program.bindings import bindings, calls_now, unpacked
 from amp_migrate.program.link import Program
 
 _CHANGING = frozenset(
@@ -22,11 +22,10 @@ def changed_globals(program: Program) -> Iterator[tuple[str, set[str]]]:
             found[ir.file_of(qualname)].add(name)
         for stmt in ir.statements(function.body):
             roots = [_root(t) for t in stmt.targets if isinstance(t, ir.Item)]
-            for expr in stmt.exprs:
-                for call in ir.calls_in(expr):
-                    if isinstance(call.func, ir.Attr) and call.func.attr in _CHANGING:
-                        if isinstance(call.func.value, ir.Name):
-                            roots.append(call.func.value.id)
+            for call in calls_now(stmt):
+                if isinstance(call.func, ir.Attr) and call.func.attr in _CHANGING:
+                    if isinstance(call.func.value, ir.Name):
+                        roots.append(call.func.value.id)
             for root in roots:
                 if root is None:
                     continue
@@ -64,7 +63,7 @@ def gives_back(function: ir.Function) -> bool:
             return False
         if any(isinstance(t, ir.Attr) and _root(t) == name for t in stmt.targets):
             return False
-        if any(_sets(call, name) for e in stmt.exprs for call in ir.calls_in(e)):
+        if any(_sets(call, name) for call in calls_now(stmt)):
             return False
         if stmt.kind == "return":
             returns += 1

@@ -148,8 +148,7 @@ class _Function:
 
     def _is_own(self, expr: ir.Expr) -> bool:
         """Whether it is the instance: ``self.dropout(x)`` is given its value."""
-        own = self.program.self_class(self.function)
-        return own is not None and expr == ir.Name(own[0])
+        return self.program.class_of_self(expr, self.function) is not None
 
     def _passes(self, func: ir.Expr) -> bool:
         """Whether a function or layer is a dropout, or keeps the values where they are."""

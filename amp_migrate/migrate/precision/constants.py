@@ -25,7 +25,7 @@ from amp_migrate.migrate.precision.remedies import (
 )
 from amp_migrate.migrate.precision.sigmoids import Sigmoids
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of, parts_of
+from amp_migrate.program.bindings import calls_now, calls_of, parts_of
 
 _FILLS = operations("fills")
 _FLOORS = operations("floors")
@@ -703,8 +703,7 @@ class Constants(Planner):
         """Whether an operand of an expression is for sure a tensor: torch takes no other."""
         takers = [at.expr] + [
             call
-            for expr in at.stmt.exprs
-            for call in ir.calls_in(expr)
+            for call in calls_now(at.stmt)
             if any(arg.value is at.expr for arg in call.args[:1])
         ]
         return any(
@@ -755,16 +754,14 @@ class Constants(Planner):
         }
         body = self.program.functions[at.function].body
         for stmt in ir.statements(body):
-            for expr in stmt.exprs:
-                for call in ir.calls_in(expr):
-                    given = [_reshaped(arg.value) for arg in call.args[:1]]
-                    if isinstance(call.func, ir.Attr):
-                        given.append(_reshaped(call.func.value))
-                    if self._is_softmax(call, at.function) and any(
-                        isinstance(value, ir.Name) and value.id in names
-                        for value in given
-                    ):
-                        return True
+            for call in calls_now(stmt):
+                given = [_reshaped(arg.value) for arg in call.args[:1]]
+                if isinstance(call.func, ir.Attr):
+                    given.append(_reshaped(call.func.value))
+                if self._is_softmax(call, at.function) and any(
+                    isinstance(value, ir.Name) and value.id in names for value in given
+                ):
+                    return True
         return False
 
     def _is_softmax(self, call: ir.Call, function: str) -> bool:

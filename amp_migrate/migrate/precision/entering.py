@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from amp_migrate.analysis.objects.availability import root_of
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.destinations import DEVICE, DTYPE, kind_of
@@ -132,15 +133,12 @@ class Entering(Planner):
     def _comes_in(self, span: Span, at: Made) -> bool:
         """Whether a variable or attribute may be half, and not only for what the span computes."""
         function, leaf = at.function, at.expr
-        own = self.program.self_class(function)
-        if self.program.origin(leaf, function) is not None or (
-            own is not None and leaf == ir.Name(own[0])
-        ):
+        if self.program.origin(leaf, function) is not None:
             return False
-        root = leaf
-        while isinstance(root, (ir.Attr, ir.Item)):
-            root = root.value
-        if isinstance(root, ir.Name):
+        if self.program.class_of_self(leaf, function) is not None:
+            return False
+        root = root_of(leaf)
+        if root is not None:
             if rebinds(Made(root, function, at.stmt)):
                 # A comprehension hands it out, of what is looked at by itself.
                 return False

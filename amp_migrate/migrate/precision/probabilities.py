@@ -17,7 +17,7 @@ from amp_migrate.migrate.precision.islands import TANGLED, Islands
 from amp_migrate.migrate.precision.remedies import Planner, Remedies, Unclear
 from amp_migrate.migrate.precision.sigmoids import Sigmoids
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import parts_of
+from amp_migrate.program.bindings import calls_now, parts_of
 
 _LISTING = ("dir", "vars", "getmembers")
 _WORD = re.compile(r"\w+")
@@ -54,7 +54,7 @@ class Probabilities(Planner):
             raise Unclear("what is called may be BCELoss, or another loss", line)
         self.sigmoids.squash(Made(probability, found.function, found.stmt))
         if (found.function, found.stmt.path) not in self.halves.under_autocast:
-            if not any(one is call for one in _calls_now(found.stmt)):
+            if not any(one is call for one in calls_now(found.stmt)):
                 raise Unclear(TANGLED, line)
             return
         self.islands.isolate(found)
@@ -74,7 +74,7 @@ class Probabilities(Planner):
     def _matters(self, found: BceCall, regions: Statements) -> bool:
         """Whether a loss may run under autocast, or on what autocast made."""
         function = found.function
-        now = any(call is found.call for call in _calls_now(found.stmt))
+        now = any(call is found.call for call in calls_now(found.stmt))
         if self._is_given_elsewhere(found) or (
             not now and self._is_never_called(found)
         ):
@@ -178,9 +178,3 @@ class Probabilities(Planner):
             called = isinstance(expr, ir.Call) and inner is expr.func
             if not (called and self.program.resolve(inner, function)):
                 yield from self._given(inner, function)
-
-
-def _calls_now(stmt: ir.Stmt) -> Iterator[ir.Call]:
-    """The calls of a statement that run with it, and not whenever a lambda is called."""
-    for expr in stmt.exprs:
-        yield from ir.calls_in(expr)

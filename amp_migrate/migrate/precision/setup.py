@@ -267,14 +267,10 @@ class Setup:
 
     def _is_plain_self(self, expr: ir.Expr, function: str) -> bool:
         """Whether it is the ``self`` of a class of the program that is no kind of tensor."""
-        own = self.program.self_class(function)
-        return (
-            own is not None
-            and expr == ir.Name(own[0])
-            and not any(
-                base == "?" or base.endswith(("Parameter", "Tensor", "Buffer"))
-                for base in self.program.external_bases(own[1])
-            )
+        own = self.program.class_of_self(expr, function)
+        return own is not None and not any(
+            base == "?" or base.endswith(("Parameter", "Tensor", "Buffer"))
+            for base in self.program.external_bases(own)
         )
 
     def _makes_parameters(self, function: str, call: ir.Call) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from functools import cached_property
 
+from amp_migrate.analysis.objects.availability import root_of
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.objects.forward import MODELS, MODULES, Forward
 from amp_migrate.analysis.tables import dtype_table
@@ -506,7 +507,7 @@ class Spans(Planner):
             raise Unfit
 
     def _check_body(self, function: str) -> None:
-        facts, own = self.program.functions[function], self.program.self_class(function)
+        facts = self.program.functions[function]
         if facts.is_async or facts.is_generator or facts.decorators:
             raise Unfit
         body, inside = whole(self.program, function), list(ir.statements(facts.body))
@@ -520,10 +521,8 @@ class Spans(Planner):
             if param.default is None or isinstance(param.default, ir.Const)
         }
         for uses in self.entering.uses(body, inside, set()):
-            root = uses[0][1]
-            while isinstance(root, (ir.Attr, ir.Item)):
-                root = root.value
-            if root not in given or (own is not None and root == ir.Name(own[0])):
+            root = root_of(uses[0][1])
+            if root not in given or self.program.class_of_self(root, function):
                 raise Unfit
 
     def _check_changed(self, span: Span, stmt: ir.Stmt, target: ir.Expr) -> None:

@@ -223,10 +223,8 @@ class Stores(Planner):
         self, expr: ir.Attr, function: str
     ) -> Iterator[tuple[str, ir.Call]]:
         """Where an attribute of one's own is registered as a buffer."""
-        own = self.program.self_class(function)
-        if own is None or expr.value != ir.Name(own[0]):
-            return
-        family = self.program.family(own[1])
+        own = self.program.class_of_self(expr.value, function)
+        family = () if own is None else self.program.family(own)
         for caller, _, call in self.program.calls_named("register_buffer"):
             found = self.program.self_class(caller)
             if found is not None and found[1] in family:
@@ -269,8 +267,7 @@ class Stores(Planner):
 
     def _may_be_buffer(self, expr: ir.Attr, function: str) -> bool:
         """Whether an attribute of one's own is not known to be a dict or a list."""
-        own = self.program.self_class(function)
-        if own is None or expr.value != ir.Name(own[0]):
+        if self.program.class_of_self(expr.value, function) is None:
             return False
         made = [
             d.value

@@ -195,16 +195,12 @@ class Regions:
 
     def _not_visible(self, loss: ir.Expr, function: str) -> Refusal:
         """Says where an attribute is given the loss, if that is another function."""
-        own = self.program.self_class(function)
-        found = []
-        if (
-            own is not None
-            and isinstance(loss, ir.Attr)
-            and loss.value == ir.Name(own[0])
-        ):
+        held = loss.value if isinstance(loss, ir.Attr) else None
+        own, found = self.program.class_of_self(held, function), []
+        if own is not None and isinstance(loss, ir.Attr):
             found = [
                 made
-                for made in self.program.attribute_definitions(own[1], loss.attr)
+                for made in self.program.attribute_definitions(own, loss.attr)
                 if not isinstance(made.value, ir.Const)
             ]
         if found and all(made.function != function for made in found):
@@ -857,7 +853,6 @@ class Regions:
     def _kept_by_others(self, function: str) -> set[tuple[str, str]]:
         """The attributes of other instances that a loss is made of, by what was followed of it, each with
         its class: ``policy.log_probs``."""
-        own = self.program.self_class(function)
         read = {
             variable
             for found in self._slices
@@ -869,7 +864,7 @@ class Regions:
             for stmt in self.program.statements(function)
             for inner in parts_of(stmt)
             if isinstance(inner, ir.Attr)
-            and (own is None or inner.value != ir.Name(own[0]))
+            and self.program.class_of_self(inner.value, function) is None
             and self.forward.variable(inner, function) in read
             for class_name in self.program.instance_classes(inner.value, function)
         }

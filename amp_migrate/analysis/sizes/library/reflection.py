@@ -28,6 +28,7 @@ from amp_migrate.analysis.sizes.interpreter.calls import Calls
 from amp_migrate.analysis.sizes.interpreter.models import model
 from amp_migrate.core.findings import Confidence
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import calls_now
 
 
 @model("builtins.isinstance", "builtins.issubclass")
@@ -213,8 +214,7 @@ def _receivers(m: Calls) -> list[ir.Expr]:
         return []
     found: list[ir.Expr] = [
         call.func.value
-        for expr in m.at.exprs
-        for call in ir.calls_in(expr)
+        for call in calls_now(m.at)
         if isinstance(call.func, ir.Attr)
         and call.func.attr in ("update", "setdefault", "pop")
     ]

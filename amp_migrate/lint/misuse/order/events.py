@@ -31,7 +31,7 @@ from amp_migrate.lint.misuse.order.numerics import Numerics, Values
 from amp_migrate.lint.misuse.order.spelled import Spelled
 from amp_migrate.lint.misuse.order.wrapped import Wrapped
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import each_call, unpacked
+from amp_migrate.program.bindings import calls_now, each_call, unpacked
 
 _CLIPPERS_ELSEWHERE = re.compile(
     r"timm\.utils(\.\w+)*\.(dispatch_clip_grad|adaptive_clip_grad)"
@@ -153,9 +153,8 @@ class AmpEvents(Events):
     def _read(self, stmt: ir.Stmt, function: str) -> Iterator[Event]:
         if stmt.kind in ("functiondef", "classdef"):
             return
-        for expr in stmt.exprs:
-            for call in ir.calls_in(expr):
-                yield from self._of_amp_call(call, stmt, function)
+        for call in calls_now(stmt):
+            yield from self._of_amp_call(call, stmt, function)
         for method in self._properties_in(stmt, function):
             yield AmpEvent("call", stmt.line, stmt.column, callees=(method,))
         facts = self.program.functions[function]

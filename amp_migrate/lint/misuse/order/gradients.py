@@ -14,7 +14,7 @@ from amp_migrate.analysis.values.scales import (
     without_data,
 )
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import parts_of
+from amp_migrate.program.bindings import calls_now, parts_of
 from amp_migrate.program.link import Program
 
 _TELLS = frozenset(
@@ -63,7 +63,7 @@ class Gradients:
             isinstance(call.func, ir.Attr)
             and call.func.attr in _MULTIPLIES
             and _mentions(call.func.value)
-            for call in _calls(stmt)
+            for call in calls_now(stmt)
         ):
             return "rescale"
         return "read" if _reads(stmt, function, program) else ""
@@ -109,7 +109,7 @@ class Gradients:
                     yield target, ir.Operation(stmt.op, (target, stmt.value))
                 elif isinstance(target, ir.Attr) and target.attr in ("grad", "data"):
                     yield target, stmt.value
-        for call in _calls(stmt):
+        for call in calls_now(stmt):
             origin = self.program.origin(call.func, function) or ""
             if isinstance(call.func, ir.Attr) and not origin:
                 name, written = call.func.attr, call.func.value
@@ -135,7 +135,7 @@ def _edits(stmt: ir.Stmt, function: str, program: Program) -> bool:
         isinstance(call.func, ir.Attr)
         and call.func.attr in _CUTS
         and _holds(call.func.value)
-        for call in _calls(stmt)
+        for call in calls_now(stmt)
     )
 
 
@@ -157,7 +157,7 @@ def _is_random(value: ir.Expr, function: str, program: Program, depth: int = 0) 
 
 
 def _reads(stmt: ir.Stmt, function: str, program: Program) -> bool:
-    if any(map(_averages, _calls(stmt))):
+    if any(map(_averages, calls_now(stmt))):
         return True
     for expr in stmt.exprs:
         names = {
@@ -191,11 +191,6 @@ def _averages(call: ir.Call) -> bool:
         case _:
             return False
     return any(_mentions(arg.value) for arg in call.args)
-
-
-def _calls(stmt: ir.Stmt) -> Iterator[ir.Call]:
-    for expr in stmt.exprs:
-        yield from ir.calls_in(expr)
 
 
 def _is_grad(expr: ir.Expr) -> bool:

@@ -99,9 +99,8 @@ class Wrapped:
     def _of_object(self, func: ir.Expr, function: str) -> tuple[str, ...]:
         """What the call of an object runs that no class says: one of ``LOSSES[name]()``, whose class was
         taken out of a table, or of modules that run one after the other."""
-        own = self.program.self_class(function)
-        if isinstance(func, ir.Attr) and (own is None or func.value != ir.Name(own[0])):
-            if func.attr not in self._methods:
+        if isinstance(func, ir.Attr) and func.attr not in self._methods:
+            if self.program.class_of_self(func.value, function) is None:
                 # A method of an object that nothing is known of.
                 return ()
         key = function, func
