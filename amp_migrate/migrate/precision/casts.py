@@ -150,9 +150,7 @@ class Casts(Planner):
             for number in numbers.all(part.expr, part.function)
         )
 
-    def _operands(
-        self, function: str, stmt: ir.Stmt, call: ir.Call
-    ) -> Iterator[Made]:
+    def _operands(self, function: str, stmt: ir.Stmt, call: ir.Call) -> Iterator[Made]:
         at = Made(call, function, stmt)
         yield from map(at.inner, self._narrow(function, call))
         # Of a range it is seldom known how far it goes.
