@@ -139,7 +139,12 @@ def _diff(path: Path) -> list[str]:
     options = ["--no-cache", "--jobs", "1", path.absolute()]
     before = _seconds_of_children()
     said = subprocess.run(
-        [*own, "--diff", *options], capture_output=True, text=True, check=False
+        [*own, "--diff", *options],
+        capture_output=True,
+        encoding="utf-8",
+        errors="surrogateescape",  # a diff is in the encoding of its file
+        check=False,
+        cwd="/",
     )
     taken = _seconds_of_children() - before
     changed = [

@@ -30,6 +30,12 @@ _FIRST = frozenset("0123456789'\"")
 _ENDS = (")", "]")
 _APART = frozenset("== != <= >= < > -> += -= *= /= //= %= |= &= ^= // % | & ^".split())
 """Operators that have a space on both sides wherever they stand."""
+_BETWEEN = (tokenize.NEWLINE, tokenize.NL, tokenize.COMMENT)
+"""Tokens that no statement begins with."""
+_ITEMS = re.compile(
+    r"[ \t]*(?:(?P<name>def )?|[\w.]+ [+*]?= )(?P<called>[\w.]*)[\[({]|from [\w.]+ import \w"
+)
+"""How a statement begins that is, behind its first bracket, a list of items and nothing else."""
 
 _HOOK = re.compile(
     r"(?ms)^\s*-\s*id:\s*[\"']?black[\"']?\s*$(.*?)(?=^\s*-\s*(?:id|repo):|\Z)"
@@ -130,6 +136,8 @@ def is_surely_unclean(text: str, mode: black.Mode) -> bool:
     depth = inside = levels = blank = 0
     is_lambda = is_value = False
     row, column, last = 0, 0, ""
+    # Of this statement: its row, its outermost pairs of brackets, and the commas between them.
+    begun = pairs = items = 0
     try:
         for kind, word, start, end, line in tokenize.generate_tokens(
             io.StringIO(text, newline="").readline
@@ -156,11 +164,19 @@ def is_surely_unclean(text: str, mode: black.Mode) -> bool:
                 if blank > 2 or (start[1] > 0 if gap is None else gap > 0):
                     return True
                 is_lambda = is_lambda and kind == tokenize.NL
+                if kind == tokenize.NEWLINE:
+                    in_one = begun == start[0] and items > 0 and pairs <= 1
+                    too_long = start[1] > mode.line_length and line.isascii()
+                    if in_one and too_long and _is_of_items(line, last):
+                        return True
+                    begun = pairs = items = 0
             elif word == "lambda":
                 # Its defaults have no spaces around them.
                 is_lambda = True
             elif kind == tokenize.OP:
                 depth += (word in "([{") - (word in ")]}")
+                pairs += word in ")]}" and not depth
+                items += word == "," and depth <= 1
                 behind = line[end[1] : end[1] + 1]
                 if line[start[1] : end[1]] != word:
                     behind = " "
@@ -179,9 +195,24 @@ def is_surely_unclean(text: str, mode: black.Mode) -> bool:
                 return True
             is_value = (kind == tokenize.NAME and not iskeyword(word)) or word in _ENDS
             row, column, last = *end, word
+            if not begun and kind not in _BETWEEN:
+                begun = row
     except (tokenize.TokenError, SyntaxError):
         pass
     return False
+
+
+def _is_of_items(line: str, last: str) -> bool:
+    """Whether a statement in one line is a list of items, as a call has them, or the names of an import.
+
+    Black puts them in lines of their own where they do not fit.
+    """
+    begins = _ITEMS.match(line)
+    if begins is None or iskeyword(begins["called"] or ""):
+        return False
+    if begins["called"] is None:
+        return last.isidentifier()
+    return last in ((":",) if begins["name"] else (")", "]", "}"))
 
 
 def keep_clean(before: str, after: str, mode: black.Mode) -> str:

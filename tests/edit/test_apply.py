@@ -390,6 +390,9 @@ ONCE_UNCLEAN = {
     "indentation": "if device:\n  print(1)",
     "a tab": "if device:\n\tprint(1)",
     "a long line": f"print({', '.join(['device'] * 12)})",
+    "a long list": f"devices = [{', '.join(['device'] * 12)}]",
+    "a long head": f"def show(self, {', '.join(f'number{n}=0' for n in range(8))}):\n    print(1)",
+    "a long import": f"from torch.nn import {', '.join(f'Linear as Linear{n}' for n in range(5))}",
 }
 ONCE_CLEAN = {
     "quotes in quotes": """print('say "no"', "it's", f"{len('a')}{{")""",
@@ -401,6 +404,12 @@ ONCE_CLEAN = {
     "a text": 'a = """\n \'a\' \t\n\n\n\nb=1 \n"""',
     "switched off": "# fmt: off\nx='a'\n# fmt: on",
     "a setting": 'print(f"{device!r:>{10}}", end="")',
+    "long lines": f"""text = "{'a, (b), [' * 12}"
+# print({'c, ' * 30})
+print(
+    "{'d, ' * 30}",
+)
+""".rstrip(),
 }
 
 
