@@ -469,6 +469,29 @@ loss = F.mse_loss(model(x, adj), y)
 ---
 output = self.fc(x).float()
 
+=== a product with what was made sparse far away
+class GC(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(6, 4)
+        self.out = nn.Linear(4, 1)
+    def forward(self, x, adj):
+        support = self.fc(x)
+        h = F.relu(torch.mm(adj, support))
+        h = adj @ h
+        return self.out(h)
+def load(n):
+    places = torch.arange(n)
+    return n, torch.sparse_coo_tensor(torch.stack((places, places)), torch.ones(n), (n, n)).coalesce()
+model = GC().to(device)
+n, adj = load(8)
+adj = adj.to(device)
+---
+loss = F.mse_loss(model(x, adj), y)
+---
+h = F.relu(torch.mm(full_adj, support.float()))
+h = full_adj @ h.float()
+
 === gram inside loss sum
 class Net(nn.Module):
     def __init__(self):

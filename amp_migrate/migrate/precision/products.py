@@ -25,6 +25,11 @@ _SPARSE = operations("sparse")
 _KEEPS = frozenset("contiguous clone detach".split())
 _CHANGES = frozenset("add_ copy_ lerp_ mul_ sub_".split())
 _MATRIX_PRODUCTS = frozenset("spmm bspmm spspmm matmul".split())
+_MAKES_SPARSE = re.compile(r"sparse_\w+_tensor|sparse\.\w*Tensor|to_sparse\w*")
+_KEEPS_SPARSE = _KEEPS | frozenset(
+    "coalesce cpu cuda float requires_grad_ t to".split()
+)
+_IS_SPARSE = "a product of a sparse matrix is not implemented in half precision"
 _OF_DGL = ("dgl.sparse", "torch.ops.dgl_sparse")
 _NO_DIGITS = (
     "a distance is what is left of large products: half precision has too few digits"
@@ -44,6 +49,7 @@ def of_products(
     island."""
     program = remedies.program
     found = [p for e in stmt.exprs for p in _overflowing(program, function, e)]
+    found = found or [*_of_sparse(remedies, function, stmt)]
     found = found or [*_kept(program, function, stmt)]
     found = found or [*_in_distances(program, function, stmt)]
     found = found or [*_in_moments(program, function, stmt)]
@@ -56,6 +62,39 @@ def of_products(
             code = "" if message is _NO_DIGITS else "AMP020"
             return Refusal(code, message, stmt.line)
     return None
+
+
+def _of_sparse(remedies: Remedies, function: str, stmt: ir.Stmt) -> Iterator[_Product]:
+    """``adj @ x``, where ``adj`` is made sparse."""
+    for product in parts_of(stmt):
+        factors = factors_of(remedies.program, function, product)
+        if factors and any(
+            _is_sparse(remedies, Made(factor, function, stmt)) for factor in factors
+        ):
+            yield product, factors, _IS_SPARSE
+
+
+def _is_sparse(remedies: Remedies, at: Made) -> bool:
+    program = remedies.program
+    pending, seen = [at], set()
+    while pending:
+        at = pending.pop()
+        if (id(at.expr), at.index) in seen:
+            continue
+        seen.add((id(at.expr), at.index))
+        match at.expr:
+            case ir.Call(func=func) as call:
+                if _MAKES_SPARSE.fullmatch(_name(program, at.function, call)):
+                    return True
+                for callee in program.callees(call, at.function):
+                    pending += remedies.flow.returned(callee, at.index) or ()
+                if isinstance(func, ir.Attr) and func.attr in _KEEPS_SPARSE:
+                    pending.append(at.inner(func.value))
+            case ir.Display(items=items) if at.index is not None:
+                pending += map(at.inner, items[at.index : at.index + 1])
+            case _:
+                pending += remedies.flow.made(at) or ()
+    return False
 
 
 def _kept(program: Program, function: str, stmt: ir.Stmt) -> Iterator[_Product]:
@@ -290,10 +329,7 @@ def _overflowing(program: Program, function: str, expr: ir.Expr) -> Iterator[_Pr
     for inner in ir.walk(expr):
         factors = factors_of(program, function, inner)
         if isinstance(inner, ir.Call) and _name(program, function, inner) in _SPARSE:
-            message = (
-                "a product of a sparse matrix is not implemented in half precision"
-            )
-            yield inner, factors, message
+            yield inner, factors, _IS_SPARSE
             continue
         areas = _summed_over_areas(program, function, inner)
         if areas:
