@@ -70,13 +70,25 @@ class Stores(Planner):
                 ):
                     value = stmt.value
                     number = not self._is_tensor(stmt.value, function, stmt)
-                    if value is not None and self.casts.cast_like(
-                        function, stmt, value, target.value, number
+                    if value is not None and (
+                        self.casts.cast_like(
+                            function, stmt, value, target.value, number
+                        )
+                        or self._raises_masked(at, value)
                     ):
                         continue
                 message = "an indexed store of a half result into an fp32 buffer raises"
                 return Refusal("AMP020", message, stmt.line)
         return None
+
+    def _raises_masked(self, tensor: Made, value: ir.Expr) -> bool:
+        """``kept[mask == 0] = h[mask == 0]``: also where it is not shown that ``h`` is a tensor."""
+        return (
+            isinstance(value, ir.Item)
+            and self.dtypes.is_fp32(tensor)
+            and self.halves.is_never_half(tensor)
+            and self.remedies.raise_(tensor.inner(value.value), False, perhaps=True)
+        )
 
     def _keeps_dtype(self, function: str, stmt: ir.Stmt, tensor: ir.Expr) -> bool:
         """``u.data = v`` gives a tensor that lasts another one: whether that is as wide as with AMP off,
