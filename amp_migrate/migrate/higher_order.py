@@ -606,7 +606,7 @@ class HigherOrder:
             (run.function, stmt)
             for run in runs
             for stmt in program.statements(run.function)
-            if Span(run.function, run.path, run.last).holds(run.function, stmt.path)
+            if run.holds(stmt.path)
         ]
         seen: set[str] = set()
         while pending:

@@ -450,12 +450,10 @@ def _changes(program: Program) -> list[_Change]:
 
 def _is_before(made: Definition, coverage: Coverage) -> bool:
     """Whether a birth stands behind it in the same block: whenever one is made, so is the other."""
-    parent, (field, index) = made.stmt.path[:-1], made.stmt.path[-1]
     return any(
         birth.function == made.function
-        and birth.path[:-1] == parent
-        and birth.path[-1][0] == field
-        and birth.path[-1][1] > index
+        and len(birth.path) == len(made.stmt.path)
+        and (ir.distance(birth.path, made.stmt.path) or 0) > 0
         for birth in coverage.births
     )
 

@@ -510,6 +510,16 @@ def statements(block: tuple[Stmt, ...]) -> Iterator[Stmt]:
     return iter(found)
 
 
+def distance(path: Path, other: Path) -> int | None:
+    """How far behind another statement one stands in that one's block, be it within one that does; below 0:
+    before it. None where it stands in another block."""
+    depth = len(other) - 1
+    beside = path[:depth] == other[:depth] and len(path) > depth
+    if not beside or path[depth][0] != other[depth][0]:
+        return None
+    return path[depth][1] - other[depth][1]
+
+
 def key_of(expr: Expr) -> str | None:
     """``a``, ``a.b`` or ``a['k']`` as one text: the name under which a value is kept."""
     match expr:

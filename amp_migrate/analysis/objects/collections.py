@@ -298,19 +298,12 @@ class Collections:
 
 def _is_behind(path: ir.Path, earlier: ir.Path) -> bool:
     """Whether a statement stands behind another, or behind one around it, in one block."""
-    depth = len(path) - 1
-    return len(earlier) > depth and _follows(path[depth:], earlier, path[:depth])
+    return (ir.distance(earlier, path) or 0) < 0
 
 
 def _is_behind_or_inside(path: ir.Path, earlier: ir.Path) -> bool:
     """Whether a statement, or one around it, stands behind another in one block."""
-    depth = len(earlier) - 1
-    return len(path) > depth and _follows(path[depth:], earlier, path[:depth])
-
-
-def _follows(path: ir.Path, earlier: ir.Path, around: ir.Path) -> bool:
-    (field, index), (other, before) = path[0], earlier[len(around)]
-    return earlier[: len(around)] == around and field == other and index > before
+    return (ir.distance(path, earlier) or 0) > 0
 
 
 def key_of(expr: ir.Expr) -> Key | None:

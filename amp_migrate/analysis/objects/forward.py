@@ -157,13 +157,13 @@ class Forward:
         value = stmt.value
         if isinstance(value, ir.Name) and any(self._put_into(value, function)):
             return value
-        parent, (field, index) = stmt.path[:-1], stmt.path[-1]
-        for earlier in self.program.statements(function):
-            if earlier.path[:-1] == parent and earlier.path[-1][0] == field:
-                if earlier.path[-1][1] < index and earlier.targets == (stmt.value,):
-                    value = earlier.value if earlier.kind == "assign" else stmt.value
-                elif earlier.path[-1][1] < index and earlier.blocks:
-                    value = stmt.value
+        for earlier in self.program.control(function).block(stmt.path):
+            if earlier.path >= stmt.path:
+                break
+            if earlier.targets == (stmt.value,):
+                value = earlier.value if earlier.kind == "assign" else stmt.value
+            elif earlier.blocks:
+                value = stmt.value
         return value
 
     def _is_array(

@@ -121,26 +121,20 @@ class Newborn:
         ):
             return None
         (made,) = found
-        parent, (field, index) = stmt.path[:-1], stmt.path[-1]
         if (
             made.targets != (name,)
-            or made.path[:-1] != parent
-            or (
-                made.path[-1][0] != field
-                or any(
-                    d.function != function
-                    for d in program.definitions(function, name.id)
-                )
+            or len(made.path) != len(stmt.path)
+            or ir.distance(made.path, stmt.path) is None
+            or any(
+                d.function != function for d in program.definitions(function, name.id)
             )
         ):
             return None
         between = (
             inner
             for inner in program.statements(function)
-            if len(inner.path) > len(parent)
-            and inner.path[: len(parent)] == parent
-            and inner.path[len(parent)][0] == field
-            and made.path[-1][1] < inner.path[len(parent)][1] < index
+            if (ir.distance(inner.path, stmt.path) or 0) < 0
+            and (ir.distance(inner.path, made.path) or 0) > 0
         )
         return made if all(self._passes(s, name, function) for s in between) else None
 

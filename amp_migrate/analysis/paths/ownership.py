@@ -223,11 +223,11 @@ class Ownership:
     ) -> tuple[ir.Expr, ...]:
         """What this statement and its neighbours in the block clear, taken together."""
         targets = list(event.targets)
-        parent, (field, _) = stmt.path[:-1], stmt.path[-1]
         for other, found in self.events.direct(function):
-            beside = other.path[:-1] == parent and other.path[-1][0] == field
-            if beside and found.kind == "zero" and found.slot is None:
-                targets += found.targets
+            if found.kind == "zero" and found.slot is None:
+                if len(other.path) == len(stmt.path):
+                    if ir.distance(other.path, stmt.path) is not None:
+                        targets += found.targets
         return tuple(targets)
 
     @property

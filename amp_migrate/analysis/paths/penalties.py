@@ -142,11 +142,8 @@ class Penalty:
             and first.value is not None
             and (ir.Name(name) not in ir.walk(first.value) or first is self.stmt)
         )
-        block = first.path[:-1]
-        field = first.path[-1][0]
         inside = all(
-            stmt.path[: len(block)] == block and stmt.path[len(block)][0] == field
-            for stmt in mentions
+            ir.distance(stmt.path, first.path) is not None for stmt in mentions
         )
         return 0 if is_new and inside else first.line
 

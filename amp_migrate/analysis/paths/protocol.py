@@ -564,12 +564,11 @@ class Protocol(Walk[Held]):
             }
             if not steps.isdisjoint(self.placement.guarded):
                 return holding  # It is under a guard, like such a step.
-            block, (field, index) = stmt.path[:-1], stmt.path[-1]
             behind = {
                 (at, path)
                 for at, path in steps
-                if at == function and path[: len(block)] == block
-                if path[len(block)][0] == field and path[len(block)][1] >= index
+                if at == function
+                if (found := ir.distance(path, stmt.path)) is not None and found >= 0
             }
             self.idle |= behind or steps
         moved = after("unscale_", holding.scaler)

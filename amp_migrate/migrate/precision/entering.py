@@ -60,14 +60,8 @@ class Span:
 
     def holds(self, function: str, path: ir.Path) -> bool:
         """Whether a statement is one of the span's, or inside one."""
-        depth = len(self.path) - 1
-        return (
-            function == self.function
-            and len(path) > depth
-            and path[:depth] == self.path[:depth]
-            and path[depth][0] == self.path[depth][0]
-            and self.path[depth][1] <= path[depth][1] <= self.last
-        )
+        at = ir.distance(path, self.path) if function == self.function else None
+        return at is not None and 0 <= at <= self.last - self.path[-1][1]
 
     def inside(self, program: Program) -> list[ir.Stmt]:
         """The statements that it holds."""

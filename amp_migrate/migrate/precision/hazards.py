@@ -513,15 +513,7 @@ def _shown(version: tuple[int, int]) -> str:
 
 def _statements_of(function: ir.Function, run: Run) -> list[ir.Stmt]:
     """The statements of a run, blocks included."""
-    parent, (field, first) = run.path[:-1], run.path[-1]
-    return [
-        stmt
-        for stmt in ir.statements(function.body)
-        if len(stmt.path) > len(parent)
-        and stmt.path[: len(parent)] == parent
-        and stmt.path[len(parent)][0] == field
-        and first <= stmt.path[len(parent)][1] <= run.last
-    ]
+    return [stmt for stmt in ir.statements(function.body) if run.holds(stmt.path)]
 
 
 def _is_numpy(call: ir.Call) -> bool:

@@ -179,7 +179,7 @@ class InnerGradientsFinder:
             backward
             for backward, event in self.events.direct(function)
             if event.kind == "backward"
-            and _precedes(path, backward.path)
+            and (ir.distance(path, backward.path) or 0) < 0
             and not any(
                 path[:length] in loops
                 for length in range(len(backward.path), len(path))
@@ -257,15 +257,3 @@ def _bound(stmt: ir.Stmt, call: ir.Call) -> tuple[tuple[str, ...], bool] | None:
     elif stmt.value == ir.Item(call, ir.Const(0)) and isinstance(target, ir.Name):
         return (target.id,), False
     return None
-
-
-def _precedes(path: ir.Path, other: ir.Path) -> bool:
-    """Whether a statement stands before another in that one's block, or inside what does."""
-    depth = len(other) - 1
-    field, index = other[depth]
-    return (
-        len(path) > depth
-        and path[:depth] == other[:depth]
-        and path[depth][0] == field
-        and path[depth][1] < index
-    )

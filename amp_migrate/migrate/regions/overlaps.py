@@ -15,17 +15,15 @@ def without_overlaps(runs: list[Run]) -> list[Run]:
         for index, other in enumerate(merged):
             if other.function != run.function:
                 continue
-            if (
-                other.path[:-1] == run.path[:-1]
-                and other.path[-1][0] == run.path[-1][0]
-            ):
+            beside = len(run.path) == len(other.path)
+            if beside and ir.distance(run.path, other.path) is not None:
                 # Nothing comes between two that touch, but for a backward that is hoisted from.
                 if run.path[-1][1] <= other.last + (not other.hoists):
                     last = max(other.last, run.last)
                     hoists = run.hoists if run.last == last else other.hoists
                     merged[index] = Run(other.function, other.path, last, hoists)
                     break
-            if len(run.path) > len(other.path) and _holds(other, run.path):
+            if _holds(other, run.path):
                 break
         else:
             merged.append(run)
@@ -41,10 +39,4 @@ def without_overlaps(runs: list[Run]) -> list[Run]:
 
 def _holds(run: Run, path: ir.Path) -> bool:
     """Whether a statement lies inside one of a run's statements."""
-    depth = len(run.path) - 1
-    return (
-        len(path) > depth + 1
-        and path[:depth] == run.path[:depth]
-        and path[depth][0] == run.path[depth][0]
-        and run.path[depth][1] <= path[depth][1] <= run.last
-    )
+    return len(path) > len(run.path) and run.holds(path)

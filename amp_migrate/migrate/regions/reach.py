@@ -313,13 +313,11 @@ class Reach:
 
     def _before(self, backward: Backward) -> list[ir.Stmt]:
         """The statements above a backward in its block."""
-        parent, (field, index) = backward.stmt.path[:-1], backward.stmt.path[-1]
+        path = backward.stmt.path
         return [
             stmt
             for stmt in self.program.statements(backward.function)
-            if stmt.path[:-1] == parent
-            and stmt.path[-1][0] == field
-            and stmt.path[-1][1] < index
+            if len(stmt.path) == len(path) and (ir.distance(stmt.path, path) or 0) < 0
         ]
 
     def _that_matter(

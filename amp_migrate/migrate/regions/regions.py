@@ -7,7 +7,7 @@ parameters or suspends the function is ever inside one.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from amp_migrate.analysis.objects.forward import (
     ANY,
@@ -38,6 +38,11 @@ class Run:
     path: ir.Path
     last: int
     hoists: bool = False
+
+    def holds(self, path: ir.Path) -> bool:
+        """Whether a statement of its function is one of these, or inside one."""
+        at = ir.distance(path, self.path)
+        return at is not None and 0 <= at <= self.last - self.path[-1][1]
 
 
 @dataclass(slots=True)
@@ -218,14 +223,10 @@ class Regions:
 
     def _computes(self, run: Run) -> bool:
         """Whether a run holds more than a loss: a module, or a product of matrices."""
-        scope = self.program.functions[run.function]
-        parent, (field, first) = run.path[:-1], run.path[-1]
         return any(
             self.forward.in_statement(stmt, run.function, MODELS)
-            for stmt in ir.statements(scope.body)
-            if stmt.path[:-1] == parent
-            and stmt.path[-1][0] == field
-            and first <= stmt.path[-1][1] <= run.last
+            for stmt in self.program.statements(run.function)
+            if len(stmt.path) == len(run.path) and run.holds(stmt.path)
         )
 
     def _is_of_parameters(self, found: _Slice) -> bool:
@@ -343,18 +344,9 @@ class Regions:
 
     def statements_in(self, run: Run) -> list[ir.Stmt]:
         """The statements of a run, nested ones included, without a backward that is taken apart."""
-        scope = self.program.functions[run.function]
-        parent, (name, first) = run.path[:-1], run.path[-1]
-        depth = len(parent)
-        last = run.last - 1 if run.hoists else run.last
-        return [
-            stmt
-            for stmt in ir.statements(scope.body)
-            if stmt.path[:depth] == parent
-            and len(stmt.path) > depth
-            and stmt.path[depth][0] == name
-            and first <= stmt.path[depth][1] <= last
-        ]
+        kept = replace(run, last=run.last - run.hoists)
+        statements = self.program.statements(run.function)
+        return [stmt for stmt in statements if kept.holds(stmt.path)]
 
     # -- slicing ------------------------------------------------------------------------------
 

@@ -790,13 +790,8 @@ def place_of(birth: Birth) -> tuple[int | str, ...]:
 
 def _comes_after(path: ir.Path, earlier: ir.Path) -> bool:
     """Whether a statement, or one around it, stands behind another in the same block."""
-    depth = len(earlier) - 1
-    return (
-        len(path) > depth
-        and path[:depth] == earlier[:depth]
-        and path[depth][0] == earlier[depth][0]
-        and path[depth][1] >= earlier[depth][1]
-    )
+    at = ir.distance(path, earlier)
+    return at is not None and at >= 0
 
 
 def _is_within(path: ir.Path, outer: ir.Path, branch: str) -> bool:

@@ -509,11 +509,9 @@ def _behind_all(steps: list[Placed]) -> Placed:
 def _is_within(function: str, path: ir.Path, placement: Placement) -> bool:
     """Whether a statement belongs to a step that is protected."""
     for (at, start, _), last in placement.protected.items():
-        depth = len(start) - 1
-        if at == function and path[:depth] == start[:-1] and len(path) > depth:
-            if path[depth][0] == start[-1][0]:
-                if start[-1][1] <= path[depth][1] <= last:
-                    return True
+        found = ir.distance(path, start) if at == function else None
+        if found is not None and 0 <= found <= last - start[-1][1]:
+            return True
     return False
 
 

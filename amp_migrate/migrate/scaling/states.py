@@ -214,15 +214,8 @@ class States:
                 if given is not None and given not in seen:
                     continue
                 sure = at.sure and seen == [given] and not start
-                sure = sure and _is_behind(stmt.path, at.stmt.path)
+                sure = sure and ir.distance(stmt.path, at.stmt.path) is not None
             pending.append(State(function, stmt, use, sure))
-
-
-def _is_behind(path: ir.Path, other: ir.Path) -> bool:
-    """Whether a statement is in the block of another one, or inside of it."""
-    depth = len(other) - 1
-    block = [field for field, _ in path[depth : depth + 1]]
-    return path[:depth] == other[:depth] and block == [other[depth][0]]
 
 
 def _ways_to(expr: ir.Expr, wanted: ir.Expr) -> Iterator[Use]:

@@ -512,13 +512,8 @@ class Protocol(Judged):
 
 def _follows(later: Site, earlier: Site) -> bool:
     """Whether a statement stands in a block that an earlier one, or one around that, stands in too."""
-    path, depth = later[1], len(later[1]) - 1
-    return (
-        later[0] == earlier[0]
-        and earlier[1][:depth] == path[:depth]
-        and earlier[1][depth][0] == path[depth][0]
-        and earlier[1][depth][1] < path[depth][1]
-    )
+    at = ir.distance(earlier[1], later[1]) if later[0] == earlier[0] else None
+    return at is not None and at < 0
 
 
 def protocol_of(context: Context) -> Protocol:
