@@ -11,6 +11,7 @@ from itertools import takewhile
 import libcst as cst
 
 from amp_migrate.edit.closures import called_first
+from amp_migrate.edit.comments import split
 from amp_migrate.edit.edits import (
     AddArgument,
     AddDecorator,
@@ -290,7 +291,7 @@ class _Editor:
                 for i in range(index, index + count)
             )
             if touched:
-                units += [(index + i, line) for i, line in enumerate(_split(statement))]
+                units += [(index + i, line) for i, line in enumerate(split(statement))]
             else:
                 units.append((index, statement))
             index += count
@@ -695,26 +696,13 @@ def _lone_global(statement: Statement) -> cst.Global | None:
 def _spread(suite: cst.BaseSuite) -> cst.IndentedBlock:
     """A block with its statements on lines of their own."""
     if isinstance(suite, cst.SimpleStatementSuite):
-        lines = _split(cst.SimpleStatementLine(body=suite.body))
+        lines = split(cst.SimpleStatementLine(body=suite.body))
         lines[-1] = lines[-1].with_changes(
             trailing_whitespace=suite.trailing_whitespace
         )
         return cst.IndentedBlock(body=lines)
     assert isinstance(suite, cst.IndentedBlock)
     return suite
-
-
-def _split(line: cst.SimpleStatementLine) -> list[cst.SimpleStatementLine]:
-    """A line of several small statements as lines of one each."""
-    lines = [
-        cst.SimpleStatementLine(
-            body=[small.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)]
-        )
-        for small in line.body
-    ]
-    lines[0] = lines[0].with_changes(leading_lines=line.leading_lines)
-    lines[-1] = lines[-1].with_changes(trailing_whitespace=line.trailing_whitespace)
-    return lines
 
 
 def _leading(statement: cst.BaseStatement) -> Sequence[cst.EmptyLine]:

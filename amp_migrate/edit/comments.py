@@ -53,3 +53,16 @@ def lost_comments(
 def own_lines(comments: Iterable[str]) -> list[cst.EmptyLine]:
     """Comments on lines of their own."""
     return [cst.EmptyLine(comment=cst.Comment(text)) for text in comments]
+
+
+def split(line: cst.SimpleStatementLine) -> list[cst.SimpleStatementLine]:
+    """A line of several small statements as lines of one each."""
+    lines = [
+        cst.SimpleStatementLine(
+            body=[small.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)]
+        )
+        for small in line.body
+    ]
+    lines[0] = lines[0].with_changes(leading_lines=line.leading_lines)
+    lines[-1] = lines[-1].with_changes(trailing_whitespace=line.trailing_whitespace)
+    return lines

@@ -11,7 +11,7 @@ import io
 import re
 import tokenize
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from amp_migrate.core.results import SourceError
 from amp_migrate.edit.spelling import as_parsed
@@ -181,6 +181,26 @@ def _names(tree: ast.Module) -> set[str]:
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
                 names.add(name)
     return names
+
+
+def other_than(
+    before: str,
+    after: str,
+    plain: Callable[[ast.Module], ast.AST],
+    what: str = "the output",
+) -> str | None:
+    """What is wrong with a text where it has to be another one, once both are brought to a plain form, with
+    each comment of it; None where nothing is. ``what``: how the message begins."""
+    try:
+        new = parse(after, "output")
+    except SourceError as error:
+        return f"the output is {error.message}"
+    left, right = (ast.dump(plain(tree)) for tree in (parse(before, "input"), new))
+    if left != right:
+        return f"{what} is another program ({shown_difference(left, right)})"
+    if comments(before) != comments(after):
+        return "a comment is lost or has moved"
+    return None
 
 
 def shown_difference(left: str, right: str) -> str:

@@ -58,9 +58,7 @@ class Compiled:
     def plan(self, runs: Collection[Run]) -> list[Placed]:
         """The setting before each ``torch.compile``; raises `Blocked` where that would not do."""
         compiled: dict[tuple[str, ir.Path], str] = {}
-        reached = {
-            (function, stmt.path) for function, stmt in self.hazards.reached(list(runs))
-        }
+        reached = self.hazards.sites(runs)
         for function, stmt, origin, call in self._mentions():
             if _GRAPHS.fullmatch(origin):
                 message = f"{origin}() records a graph that ignores autocast"

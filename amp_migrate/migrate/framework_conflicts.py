@@ -88,8 +88,7 @@ class Bypasses:
         return None
 
     def _is_lent(self, call: ir.Call) -> bool:
-        assert isinstance(call.func, ir.Attr)
-        key = ir.key_of(call.func.value) or ""
+        key = ir.key_of(ir.receiver_of(call)) or ""
         last = key.rpartition(".")[2].lower()
         return any(word in last for word in ("accelerator", "fabric", "super"))
 
@@ -101,8 +100,7 @@ class Bypasses:
                 prepared |= {ir.key_of(arg.value) for arg in call.args}
                 prepared |= {ir.key_of(target) for target, _, _ in unpacked(stmt)}
         for other, _, call in self._calls("step"):
-            assert isinstance(call.func, ir.Attr)
-            key = ir.key_of(call.func.value)
+            key = ir.key_of(ir.receiver_of(call))
             if other != function or (key and _NO_OPTIMIZER.search(key)):
                 continue
             if key is None or key not in prepared:

@@ -111,9 +111,7 @@ class CustomFunctions:
     ) -> list[_Family]:
         """Those of which some use is, or may be, under autocast; with the ones that these use."""
         reached: dict[str, _Family] = {}
-        statements = {
-            (function, stmt.path) for function, stmt in self.hazards.reached(list(runs))
-        }
+        statements = self.hazards.sites(runs)
         pending = [f for f in families if self._is_used(f, statements)]
         while pending:
             family = pending.pop(0)

@@ -67,9 +67,7 @@ class HigherOrder:
         calls = self._calls()
         if not calls:
             return []
-        reached = {
-            (function, stmt.path) for function, stmt in self.hazards.reached(list(runs))
-        }
+        reached = self.hazards.sites(runs)
         self.casts = []
         spans = self._spans(calls, reached)
         self._check(spans, calls, runs, reached)
@@ -85,9 +83,7 @@ class HigherOrder:
     def judge(self, runs: Collection[Run]) -> None:
         """Raise `Blocked` where gradients that a forward takes are none that can be planned, wherever
         autocast is."""
-        reached = {
-            (function, stmt.path) for function, stmt in self.hazards.reached(list(runs))
-        }
+        reached = self.hazards.sites(runs)
         for function, stmt, inner in self.hazards.setup.inner:
             if (function, stmt.path) in reached or (
                 function in self.hazards.functions

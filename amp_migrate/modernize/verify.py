@@ -11,11 +11,9 @@ import ast
 import re
 from collections.abc import Iterable
 
-from amp_migrate.core.results import SourceError
-from amp_migrate.edit.verify import comments, shown_difference
+from amp_migrate.edit.verify import other_than
 from amp_migrate.modernize.calls import PARAMETERS
 from amp_migrate.modernize.verify_names import TorchNames
-from amp_migrate.sources.syntax import parse
 
 _OLD = re.compile(r"^torch\.(cuda|cpu)\.amp(?=\.|$)")
 _NEW = re.compile(r"^torch\.amp(?=\.|$)")
@@ -30,19 +28,7 @@ _USUAL = {"cuda": "float16", "cpu": "bfloat16"}
 
 def difference(before: str, after: str) -> str | None:
     """What is wrong with ``after`` as a modern form of ``before``; None where nothing is."""
-    try:
-        new = parse(after, "output")
-    except SourceError as error:
-        return f"the output is {error.message}"
-    left, right = (
-        ast.dump(_Speller(tree).visit(tree)) for tree in (parse(before, "input"), new)
-    )
-    if left != right:
-        shown = shown_difference(left, right)
-        return f"the output is another program ({shown})"
-    if comments(before) != comments(after):
-        return "a comment is lost or has moved"
-    return None
+    return other_than(before, after, lambda tree: _Speller(tree).visit(tree))
 
 
 class _Speller(ast.NodeTransformer):

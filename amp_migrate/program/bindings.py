@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
@@ -45,6 +45,35 @@ def each_call(block: tuple[ir.Stmt, ...]) -> Iterator[tuple[ir.Stmt, ir.Call]]:
 def each_part(block: tuple[ir.Stmt, ...]) -> Iterator[tuple[ir.Stmt, ir.Expr]]:
     """`parts_of` all statements in a block, each expression with its statement."""
     return ((stmt, part) for stmt in ir.statements(block) for part in parts_of(stmt))
+
+
+def outcome(
+    test: ir.Expr,
+    values: Callable[[ir.Expr], Collection[object]],
+    told: Callable[[ir.Expr], bool | None],
+) -> bool | None:
+    """What a test comes to, where it is always the same. ``values``: all that an expression may be, or
+    nothing; ``told``: what is known of a part of the test by itself."""
+    known = told(test)
+    if known is not None:
+        return known
+    match test:
+        case ir.Operation(op="not", operands=(negated,)):
+            found = outcome(negated, values, told)
+            return None if found is None else not found
+        case ir.Operation(op="and" | "or" as op, operands=operands):
+            parts = {outcome(one, values, told) for one in operands}
+            decides = op == "or"
+            if decides in parts:
+                return decides
+            return None if None in parts else not decides
+        case ir.Operation(op="==" | "!=" as op, operands=(left, right)):
+            equal = {one == other for one in values(left) for other in values(right)}
+            return (equal == {True}) is (op == "==") if len(equal) == 1 else None
+        case ir.Name() | ir.Attr():
+            truths = set(map(bool, values(test)))
+            return truths.pop() if len(truths) == 1 else None
+    return None
 
 
 def unpacked(stmt: ir.Stmt) -> Iterator[tuple[ir.Expr, ir.Expr | None, int | None]]:

@@ -540,6 +540,19 @@ def method_of(call: Call) -> str:
     return call.func.attr if isinstance(call.func, Attr) else ""
 
 
+def receiver_of(call: Call) -> Expr:
+    """What that is an attribute of, where a call is of one: ``a.b``."""
+    assert isinstance(call.func, Attr)
+    return call.func.value
+
+
+def before_calls(expr: Expr, methods: Collection[str]) -> Expr:
+    """What calls of some methods begin with: ``a.b`` of ``a.b.c().d()``."""
+    while isinstance(expr, Call) and method_of(expr) in methods:
+        expr = receiver_of(expr)
+    return expr
+
+
 def dotted(expr: Expr) -> tuple[str, ...] | None:
     """``a.b.c`` as ("a", "b", "c")."""
     parts: list[str] = []

@@ -18,7 +18,7 @@ from amp_migrate.analysis.objects.points_to import RETURNS_SELF
 from amp_migrate.analysis.objects.read_only_uses import is_only_looked_at
 from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import IMPORTS, calls_of, parts_of, unpacked
+from amp_migrate.program.bindings import IMPORTS, calls_of, outcome, parts_of, unpacked
 from amp_migrate.program.control_flow import ends, is_main_guard
 from amp_migrate.program.layout import Located
 from amp_migrate.program.link import Program, Ref
@@ -948,28 +948,11 @@ class _Reader:
 
     def _outcome(self, test: ir.Expr, function: str) -> bool | None:
         """What a test comes to, where it is always the same."""
-        if is_main_guard(test) and not self._is_started:
-            return False
-        match test:
-            case ir.Operation(op="==" | "!=" as op, operands=(left, right)):
-                lefts, rights = (self._values(e, function) for e in (left, right))
-                if not lefts or not rights:
-                    return None
-                found = {a == b for a in lefts for b in rights}
-                return (found == {True}) is (op == "==") if len(found) == 1 else None
-            case ir.Operation(op="not", operands=(negated,)):
-                outcome = self._outcome(negated, function)
-                return None if outcome is None else not outcome
-            case ir.Operation(op="and" | "or" as op, operands=operands):
-                outcomes = {self._outcome(one, function) for one in operands}
-                decides = op == "or"
-                if decides in outcomes:
-                    return decides
-                return None if None in outcomes else not decides
-            case ir.Name() | ir.Attr():
-                found = set(map(bool, self._values(test, function) or ()))
-                return found.pop() if len(found) == 1 else None
-        return None
+
+        def told(one: ir.Expr) -> bool | None:
+            return False if is_main_guard(one) and not self._is_started else None
+
+        return outcome(test, lambda one: self._values(one, function) or (), told)
 
     def _values(
         self, expr: ir.Expr, function: str, depth: int = 0

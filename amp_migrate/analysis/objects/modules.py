@@ -187,8 +187,7 @@ class Modules:
         for stmt, call in adds:
             layer = call.argument(1, "module")
             if layer is None or len(stmt.path) > len(adds[-1][0].path):
-                assert isinstance(call.func, ir.Attr)
-                layer = ir.Operation("starred", (call.func.value,))
+                layer = ir.Operation("starred", (ir.receiver_of(call),))
             found.append(layer)
         return [(layer, made.function) for layer in found] or None
 

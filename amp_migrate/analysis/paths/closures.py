@@ -109,8 +109,7 @@ class Closures:
         )
 
     def _of_optimizer(self, function: str, call: ir.Call) -> str:
-        assert isinstance(call.func, ir.Attr)
-        slot = self.optimizers.slot(call.func.value, function)
+        slot = self.optimizers.slot(ir.receiver_of(call), function)
         trace = None if slot is None else self.optimizers.trace(slot)
         if trace is None or trace.problems or not trace.births:
             problems = [] if trace is None else [p.reason for p in trace.problems]
@@ -150,7 +149,6 @@ class Closures:
         )
         if facts.decorators or facts.is_async or facts.is_generator or wanted:
             return f"{name}() is not a plain function without parameters"
-        assert isinstance(call.func, ir.Attr)
         reached = self.program.called_from((closure,))
         if any(
             ir.method_of(inner) == "step"
@@ -158,7 +156,7 @@ class Closures:
             for _, inner in each_call(program.functions[one].body)
         ):
             return f"{name}() is a closure of step(), and steps something itself"
-        slot = self.optimizers.slot(call.func.value, function)
+        slot = self.optimizers.slot(ir.receiver_of(call), function)
         births = () if slot is None else self.optimizers.trace(slot).births
         if any(birth.function in reached for birth in births):
             return f"{name}() is a closure of step(), and makes its optimizer again"
@@ -171,8 +169,7 @@ class Closures:
         return names.pop() if len(names) == 1 else None
 
     def _of_statement(self, stmt: ir.Stmt, call: ir.Call) -> str:
-        assert isinstance(call.func, ir.Attr)
-        receiver = ir.key_of(call.func.value)
+        receiver = ir.key_of(ir.receiver_of(call))
         fit = stmt.kind in ("expr", "assign", "augassign") and len(stmt.targets) < 2
         if not fit or receiver is None or not _only_reads(stmt.value, call):
             return "the result of step(closure) is part of a larger statement"

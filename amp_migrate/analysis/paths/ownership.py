@@ -294,10 +294,7 @@ class Ownership:
         found: dict[tuple[str, int], str | None] = {}
         while pending:
             value, function, stmt = pending.pop()
-            copied = value
-            while isinstance(copied, ir.Call) and ir.method_of(copied) in RETURNS_SELF:
-                assert isinstance(copied.func, ir.Attr)
-                copied = copied.func.value
+            copied = value and ir.before_calls(value, RETURNS_SELF)
             if isinstance(copied, ir.Call) and (
                 program.origin(copied.func, function) == "copy.deepcopy"
             ):

@@ -10,7 +10,7 @@ from typing import cast
 import libcst as cst
 from libcst.metadata import MetadataWrapper
 
-from amp_migrate.edit.comments import comments_of, led_by, own_lines
+from amp_migrate.edit.comments import comments_of, led_by, own_lines, split
 from amp_migrate.edit.lists import insert_entry
 from amp_migrate.edit.mismatch import MismatchError
 from amp_migrate.edit.names.edits import Edit as NameEdit
@@ -161,7 +161,7 @@ class _Editor(NameEditor):
         if len(original) != len(line.body):
             raise MismatchError("a line has become several before its statements did")
         made: list[Line] = []
-        for small, apart in zip(original, _apart(line), strict=True):
+        for small, apart in zip(original, split(line), strict=True):
             made += self._around(small, apart)
         return cst.FlattenSentinel(made)
 
@@ -239,17 +239,6 @@ def _receiver(call: cst.Call) -> cst.BaseExpression:
     return value.with_changes(
         lpar=[*call.lpar, *value.lpar], rpar=[*value.rpar, *call.rpar]
     )
-
-
-def _apart(line: cst.SimpleStatementLine) -> list[cst.SimpleStatementLine]:
-    """A line of several small statements as lines of one each."""
-    lines = [
-        cst.SimpleStatementLine([s.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])
-        for s in line.body
-    ]
-    lines[0] = lines[0].with_changes(leading_lines=line.leading_lines)
-    lines[-1] = lines[-1].with_changes(trailing_whitespace=line.trailing_whitespace)
-    return lines
 
 
 def _gone(statement: Line) -> cst.SimpleStatementLine:

@@ -119,12 +119,7 @@ class _Tensors:
         )
 
     def _is_fp32(self, made: ir.Expr | None, function: str) -> bool:
-        while (
-            isinstance(made, ir.Call)
-            and isinstance(made.func, ir.Attr)
-            and made.func.attr in _MOVES
-        ):
-            made = made.func.value
+        made = made and ir.before_calls(made, _MOVES)
         if not isinstance(made, ir.Call):
             return False
         origin = self.program.origin(made.func, function) or ""

@@ -187,6 +187,10 @@ class Hazards:
 
     # -- reach --------------------------------------------------------------------------------
 
+    def sites(self, runs: Collection[Run]) -> set[tuple[str, ir.Path]]:
+        """Where these stand."""
+        return {(at, stmt.path) for at, stmt in self.reached(list(runs))}
+
     def reached(self, runs: list[Run]) -> Iterator[tuple[str, ir.Stmt]]:
         """Statements that run under autocast: regions, what they call, and the modules that may be
         among that."""

@@ -122,10 +122,7 @@ def _updates(stmt: ir.Stmt, name: ir.Expr) -> bool:
             parts = [*ir.walk(value)]
             return name in parts and (kind == "augassign" or kept in parts)
     for call in calls_of(stmt):
-        changed: ir.Expr = call
-        while isinstance(changed, ir.Call) and ir.method_of(changed) in _CHANGES:
-            assert isinstance(changed.func, ir.Attr)
-            changed = changed.func.value
+        changed = ir.before_calls(call, _CHANGES)
         if changed is not call and isinstance(changed, ir.Attr):
             if any(name in ir.walk(arg.value) for arg in call.args):
                 return True
@@ -412,12 +409,8 @@ def _base(program: Program, function: str, expr: ir.Expr) -> tuple[ir.Expr, bool
                 or (isinstance(value, ir.Call) and ir.method_of(value) in _KEEPS)
             ):
                 current = value
-        elif (
-            isinstance(expr, ir.Call)
-            and isinstance(expr.func, ir.Attr)
-            and expr.func.attr in _KEEPS
-        ):
-            current = expr.func.value
+        elif isinstance(expr, ir.Call) and ir.method_of(expr) in _KEEPS:
+            current = ir.receiver_of(expr)
         else:
             break
     return expr, turned

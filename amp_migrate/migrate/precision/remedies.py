@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cached_property
 
+from amp_migrate.analysis.objects.availability import root_of
 from amp_migrate.analysis.objects.flow import Flow, Made
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.modules import Modules
@@ -139,12 +140,8 @@ class Remedies:
     def _is_changed(self, at: Made) -> bool:
         """Whether a statement changes a value in place that something else may still see: the change would
         be made to a copy."""
-        root = at.expr
-        while isinstance(root, (ir.Attr, ir.Item)):
-            root = root.value
-        if not isinstance(root, ir.Name) or not any(
-            one is at.expr for one in changed_by(at.stmt)
-        ):
+        root = root_of(at.expr)
+        if root is None or not any(one is at.expr for one in changed_by(at.stmt)):
             return False
         made, from_start = self.flow.reaching(root.id, at)
         is_gone = at.stmt.kind == "return" or root in at.stmt.targets

@@ -147,9 +147,9 @@ class Setup:
         ):
             return Refusal("AMP006", "the default dtype is changed", line)
         if origin == "" and method in ("half", "bfloat16", "double") and not call.args:
-            assert isinstance(call.func, ir.Attr)
             # x.double() of a tensor is no matter of AMP; of a module it is.
-            if method != "double" or self.forward.is_module(call.func.value, function):
+            made = ir.receiver_of(call)
+            if method != "double" or self.forward.is_module(made, function):
                 return Refusal(
                     "AMP006", f".{method}() sets another precision by hand", line
                 )
@@ -300,8 +300,7 @@ class Setup:
 
     def _takes_over(self, function: str, call: ir.Call) -> bool:
         """``model.to(x)``, ``model.to(x.dtype)``."""
-        assert isinstance(call.func, ir.Attr)
-        moved = call.func.value
+        moved = ir.receiver_of(call)
         last = (ir.key_of(moved) or "").rsplit(".", 1)[-1]
         if not self.forward.is_module(moved, function) or not (
             self.program.resolve(moved, function) or _MODEL.fullmatch(last)

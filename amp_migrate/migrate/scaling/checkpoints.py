@@ -250,10 +250,9 @@ def unsaved(
     notes: dict[Note, None] = {}
     for method, done in (("state_dict", "saved"), ("load_state_dict", "loaded")):
         for function, stmt, call in unfollowed.calls(method):
-            assert isinstance(call.func, ir.Attr)
             if states.stays(function, stmt, call):
                 continue
-            name = ir.render(call.func.value) or "this"
+            name = ir.render(ir.receiver_of(call)) or "this"
             message = (
                 f"the scaler's state is not {done} here: whether {name} is the optimizer "
                 "of a migrated loop is not followed"
@@ -401,7 +400,6 @@ def _passed_on(
 ) -> Iterator[_StateCall]:
     """The calls of a method of the same name, which does nothing else: that of a wrapper."""
     facts = program.functions[function]
-    assert isinstance(call.func, ir.Attr)
     own = facts.self_name
     given = tuple(ir.Arg(ir.Name(param.name)) for param in facts.params[1:])
     body = [one for one in facts.body if not isinstance(one.value, ir.Const)]
@@ -423,8 +421,7 @@ def _passed_on(
         ):
             return
     for site in sites:
-        assert isinstance(site.call.func, ir.Attr)
-        held = ir.Attr(site.call.func.value, slot.name)
+        held = ir.Attr(ir.receiver_of(site.call), slot.name)
         yield site.caller, site.stmt, site.call, held, slot
 
 

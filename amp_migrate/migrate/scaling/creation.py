@@ -687,8 +687,7 @@ class Births:
         call = birth.stmt.value
         if birth.stmt.kind == "expr" and isinstance(call, ir.Call):
             # `opts.append(SGD(...))`
-            assert isinstance(call.func, ir.Attr)
-            targets.append(call.func.value)
+            targets.append(ir.receiver_of(call))
         receiver = next(
             (found for t in targets if (found := _receiver(t, slot)) is not None), None
         )

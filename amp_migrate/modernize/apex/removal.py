@@ -248,11 +248,9 @@ class _Remover:
         pure = is_pure(test)
         if body is None and stmt.orelse is None and pure:
             return []
-        if body is None or (orelse is None and stmt.orelse is not None):
-            if body is None:
-                raise self.apex.fail("nothing would be left of a branch", stmt)
-            if not pure:
-                raise self.apex.fail("nothing would be left of a branch", stmt)
+        lost = orelse is None and stmt.orelse is not None and not pure
+        if body is None or lost:
+            raise self.apex.fail("nothing would be left of a branch", stmt)
         if isinstance(orelse, list) and pure and same_but_parameters(body.body, orelse):
             own = self.apex.concerns(stmt.body)
             end = second if own else len(self.backwards)

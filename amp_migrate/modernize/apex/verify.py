@@ -11,9 +11,7 @@ import ast
 import re
 from typing import TypeVar
 
-from amp_migrate.core.results import SourceError
-from amp_migrate.edit.verify import comments, shown_difference
-from amp_migrate.sources.syntax import parse
+from amp_migrate.edit.verify import other_than
 
 _LIST = re.compile(
     r"\[p for group in ([\w.\[\]']+)\.param_groups for p in group\['params'\]\]"
@@ -23,18 +21,7 @@ Node = TypeVar("Node", bound=ast.AST)
 
 def difference(before: str, after: str) -> str | None:
     """What is wrong with ``after`` as ``before`` without apex.amp; None where nothing is."""
-    try:
-        new = parse(after, "output")
-    except SourceError as error:
-        return f"the output is {error.message}"
-    left, right = (ast.dump(_erased(tree)) for tree in (parse(before, "input"), new))
-    if left != right:
-        return (
-            f"without apex.amp it is another program ({shown_difference(left, right)})"
-        )
-    if comments(before) != comments(after):
-        return "a comment is lost or has moved"
-    return None
+    return other_than(before, after, _erased, "without apex.amp it")
 
 
 def _erased(tree: ast.Module) -> ast.Module:

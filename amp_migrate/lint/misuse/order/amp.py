@@ -13,7 +13,7 @@ from amp_migrate.analysis.objects.points_to import Object, PointsTo
 from amp_migrate.analysis.paths.walk import suspends
 from amp_migrate.lint.context import Context
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import each_call, parts_of
+from amp_migrate.program.bindings import each_call, outcome, parts_of
 from amp_migrate.program.link import CallSite, Program
 
 AUTOCAST = re.compile(
@@ -299,26 +299,11 @@ class Amp:
         self, test: ir.Expr, function: str, context: tuple[CallSite, ...] = ()
     ) -> bool | None:
         """What a test comes to by way of some calls, where all that decides it is in sight."""
-        match test:
-            case ir.Operation(op="not", operands=(inner,)):
-                found = self.outcome(inner, function, context)
-                return None if found is None else not found
-            case ir.Operation(op="and" | "or" as op, operands=operands):
-                parts = {self.outcome(one, function, context) for one in operands}
-                decides = op == "or"
-                if decides in parts:
-                    return decides
-                return None if None in parts else not decides
-            case ir.Operation(op="==" | "!=" as op, operands=(left, right)):
-                pairs = [
-                    self._constants(one, function, context) for one in (left, right)
-                ]
-                equal = {one == other for one in pairs[0] for other in pairs[1]}
-                return (equal == {True}) is (op == "==") if len(equal) == 1 else None
-            case ir.Name() | ir.Attr() | ir.Const():
-                values = set(map(bool, self._constants(test, function, context)))
-                return values.pop() if len(values) == 1 else None
-        return None
+        return outcome(
+            test,
+            lambda one: self._constants(one, function, context),
+            lambda one: bool(one.value) if isinstance(one, ir.Const) else None,
+        )
 
     def _constants(
         self,

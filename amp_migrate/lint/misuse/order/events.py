@@ -302,9 +302,7 @@ class AmpEvents(Events):
         self, call: ir.Call, held: ir.Expr, stmt: ir.Stmt, function: str
     ) -> Iterator[AmpEvent]:
         """What may be a module is given another dtype, in place."""
-        while isinstance(held, ir.Call) and ir.method_of(held) in RETURNS_SELF:
-            assert isinstance(held.func, ir.Attr)
-            held = held.func.value
+        held = ir.before_calls(held, RETURNS_SELF)
         name = (ir.key_of(held) or "").rpartition(".")[2]
         # A tensor is not changed in place: a statement of its own is for a module.
         alone = stmt.kind == "expr" and stmt.value is call
