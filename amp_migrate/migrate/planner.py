@@ -484,8 +484,21 @@ class Planner:
         self._refuse_cpu_only(group, around)
         # What keeps the optimizer, a helper that saves it, say, may take part in other runs, too.
         near = self.program.around({ir.file_of(loop.function) for loop in group.loops})
+
+        def may_start(file: str) -> bool:
+            found = self._live_from(around, frozenset({file}))
+            return found.is_open or any(
+                loop.function in found.functions for loop in group.loops
+            )
+
         hazards = Hazards(
-            self.program, self.forward, self.options, near, live, self.spans
+            self.program,
+            self.forward,
+            self.options,
+            near,
+            live,
+            self.spans,
+            may_start,
         )
         hazards.judge_setup(frozenset(loop.function for loop in group.loops))
         if self.options.scaled:

@@ -761,6 +761,34 @@ def test_the_main_block_of_the_script(tmp_path: Path) -> None:
     assert not found.diagnostics
 
 
+@pytest.mark.parametrize("comes", [False, True])
+def test_a_main_block_beside_what_is_looked_up(tmp_path: Path, comes: bool) -> None:
+    """Where any class may be trained: a script that comes to no loop is another run."""
+    block = (
+        'if __name__ == "__main__":\n    points = {}\n    kept = torch.zeros(8, 1)\n'
+    )
+    block += "    Net()(torch.zeros(8, 6), points)\n    torch.mul(points['y'], 2, out=kept)\n"
+    block += "    import train\n" if comes else ""
+    net = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(6, 1)
+    def forward(self, x, points):
+        points["y"] = self.fc(x)
+        return points
+"""
+    (tmp_path / "nets.py").write_text(_HEAD + net + block)
+    asked = "importlib.import_module(sys.argv[1]).Net()"
+    text = _HEAD + "import importlib\nimport sys\nimport nets\n"
+    text += _TRAIN.replace("nets.MAKE()", asked).replace(
+        "model(x)", "model(x, {})['y']"
+    )
+    (tmp_path / "train.py").write_text(text)
+    found = migrate_paths([tmp_path]).results
+    assert any(one.changed for one in found) is not comes
+
+
 def test_each_script_has_its_own_options(tmp_path: Path) -> None:
     """And `import *` brings the nets to it by way of a package."""
     (tmp_path / "nets").mkdir()

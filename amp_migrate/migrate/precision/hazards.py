@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.objects.forward import Forward
@@ -32,6 +32,7 @@ from amp_migrate.migrate.precision.stores import Stores
 from amp_migrate.migrate.regions.regions import Regions, Run
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, parts_of
+from amp_migrate.program.control_flow import is_main_guard
 from amp_migrate.program.link import Program
 
 _LIBRARY_METHODS = ("loss",)
@@ -58,10 +59,11 @@ class Hazards:
         files: frozenset[str],
         live: Live | None,
         known: Collection[Span] = (),
+        may_start: Callable[[str], bool] = lambda file: True,
     ) -> None:
         """``files``: those that can take part where the loops run, but for what they import. ``live``:
         what can run with the loops; None where callers out of sight run them. ``known``: the islands
-        that other loops have.
+        that other loops have. ``may_start``: whether a file, run as a script, may come to the loops.
         """
         self.program = program
         self.forward = forward
@@ -82,6 +84,7 @@ class Hazards:
         self.given_up: Refusal | None = None
         """What to say where they cannot be."""
         self._known = known
+        self._may_start = may_start
 
     def find(
         self,
@@ -321,7 +324,16 @@ class Hazards:
         )
 
     def _executes(self, function: str, stmt: ir.Stmt) -> bool:
-        return self.live is None or self.live.executes(function, stmt.path)
+        if self.live is not None:
+            return self.live.executes(function, stmt.path)
+        return not any(
+            outer.kind == "if"
+            and outer.value is not None
+            and is_main_guard(outer.value)
+            and stmt.path[len(outer.path)][0] == "body"
+            and not self._may_start(ir.file_of(function))
+            for outer in self.program.control(function).around(stmt.path)
+        )
 
     def can_run(self, function: str) -> bool:
         """Whether a function can run where the loops do."""
