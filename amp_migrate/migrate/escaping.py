@@ -110,6 +110,8 @@ class Handover:
                 self._visit_call(expr, function, stmt)
                 return
             case ir.Attr(value=value, attr="step") if self._is_own(value, function):
+                if self._is_wrapped(expr, function, stmt):
+                    return
                 raise refused("AMP016", "step() is kept under another name", stmt.line)
             case ir.Comprehension():
                 self._visit_comprehension(expr, function, stmt)
@@ -126,6 +128,30 @@ class Handover:
                 inner_allowed = allowed or isinstance(expr, ir.Operation)
         for child in ir.children(expr):
             self._visit(child, function, stmt, inner_allowed)
+
+    def _is_wrapped(self, step: ir.Attr, function: str, stmt: ir.Stmt) -> bool:
+        """``optimizer.step = with_counter(optimizer.step)``, as the schedulers of torch have it: a scaler calls
+        what stands under that name, and nothing in the wrapper looks at gradients."""
+        match stmt:
+            case ir.Stmt(
+                kind="assign",
+                targets=(target,),
+                value=ir.Call(args=(ir.Arg(value=given, star=""),)) as call,
+            ) if (
+                target == given == step
+            ):
+                inside = dict.fromkeys(self.program.callees(call, function))
+                for name, facts in self.program.functions.items():
+                    # What stands in a function follows it.
+                    if facts.parent in inside:
+                        inside[name] = None
+                return bool(inside) and not any(
+                    isinstance(part, ir.Attr)
+                    and part.attr in ("grad", "backward", "param_groups", "zero_grad")
+                    for name in inside
+                    for _, part in each_part(self.program.functions[name].body)
+                )
+        return False
 
     def _visit_comprehension(
         self, expr: ir.Comprehension, function: str, stmt: ir.Stmt
@@ -164,6 +190,10 @@ class Handover:
 
     def _visit_call(self, call: ir.Call, function: str, stmt: ir.Stmt) -> None:
         program = self.program
+        if program.origin(call.func, function) == "builtins.hasattr":
+            match call.args[0].value:
+                case ir.Attr(value=value) if self._is_own(value, function):
+                    return
         called = call.func.value if isinstance(call.func, ir.Attr) else call.func
         self._visit(called, function, stmt, allowed=True)
         origin = program.origin(call.func, function)

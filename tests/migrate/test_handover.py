@@ -176,6 +176,11 @@ HANDED_ON = {
     "a checkpoint of objects": ('torch.save([model, opt], "o.pt")\n', "AMP040"),
     "its step in a list": ("hooks = [opt.step]\n", "AMP016"),
     "its step under another name": ("go = opt.step\n", "AMP016"),
+    "its step, wrapped by what reads gradients": (
+        "def told(step):\n    def wrapper():\n        print(model.weight.grad)\n"
+        "        return step()\n    return wrapper\nopt.step = told(opt.step)\n",
+        "AMP016",
+    ),
     "a framework": (
         "from accelerate import Accelerator\n"
         "model, opt = Accelerator().prepare(model, opt)\n",
@@ -194,6 +199,47 @@ def test_a_step_of_one_that_is_made_on_the_loops_own_line() -> None:
     made = "torch.optim.Adam(model.parameters())"
     text = f"{OPT}{LOOP}for one in [{made}]:\n    one.step()\n"
     assert left_alone(text) == "AMP010"
+
+
+COUNTED = """\
+import weakref
+
+
+class Scheduler:
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+
+        def with_counter(method):
+            held, func = weakref.ref(method.__self__), method.__func__
+
+            def wrapper(*args, **kwargs):
+                instance = held()
+                instance.count += 1
+                return func.__get__(instance, instance.__class__)(*args, **kwargs)
+
+            wrapper.counts = True
+            return wrapper
+
+        self.optimizer.step = with_counter(self.optimizer.step)
+        self.optimizer.count = 0
+
+    def step(self):
+        if not hasattr(self.optimizer.step, "counts"):
+            print("wrapped again")
+
+
+scheduler = Scheduler(opt)
+"""
+
+
+def test_a_scheduler_that_counts_steps() -> None:
+    """As torch's own do: the scaler calls what stands under the name."""
+    pytest.importorskip("torch")
+    from exactness import check_scaled
+
+    after = migrated(OPT + COUNTED + LOOP)
+    assert "scaler.step(opt)" in after
+    assert check_scaled(HEAD + OPT + COUNTED + LOOP, HEAD + after) == []
 
 
 def test_a_filled_list_that_is_only_cleared() -> None:
