@@ -130,7 +130,7 @@ class Handover:
             self._visit(child, function, stmt, inner_allowed)
 
     def _is_wrapped(self, step: ir.Attr, function: str, stmt: ir.Stmt) -> bool:
-        """``optimizer.step = with_counter(optimizer.step)``, as the schedulers of torch have it: a scaler calls
+        """``optimizer.step = with_counter(optimizer.step)``, as in the schedulers of torch: a scaler calls
         what stands under that name, and nothing in the wrapper looks at gradients."""
         match stmt:
             case ir.Stmt(
