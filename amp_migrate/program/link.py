@@ -15,7 +15,13 @@ from amp_migrate.core.effort import spend
 from amp_migrate.core.records import quickly_made
 from amp_migrate.program import ir
 from amp_migrate.program.attribute_dicts import attribute_dicts
-from amp_migrate.program.bindings import bindings, calls_of, each_call, parts_of
+from amp_migrate.program.bindings import (
+    bindings,
+    calls_of,
+    each_call,
+    parts_of,
+    unpacked,
+)
 from amp_migrate.program.control_flow import ControlFlow
 from amp_migrate.program.decorators import KEEPING, only_calls
 from amp_migrate.program.layout import Layout
@@ -1243,15 +1249,57 @@ class Program(Names):
     def taken(self) -> frozenset[str]:
         """The same, less those that only are in a file that is imported under a name out of sight."""
         found: set[str] = set()
+        handed_out: dict[str, set[str]] = defaultdict(set)
         for qualname, function in self.functions.items():
             for stmt in ir.statements(function.body):
-                for expr in stmt.exprs:
-                    found |= self._escapes(expr, stmt, qualname)
+                for expr, is_followed in self._apart(stmt, qualname):
+                    escaping = self._escapes(expr, stmt, qualname)
+                    (handed_out[qualname] if is_followed else found).update(escaping)
             if self.is_property(qualname) or not all(
                 self.keeps_function(d, qualname) for d in function.decorators
             ):
                 found.add(qualname)
-        return frozenset(found)
+        return frozenset(reached(found, lambda one: handed_out[one]))
+
+    def _apart(self, stmt: ir.Stmt, function: str) -> Iterator[tuple[ir.Expr, bool]]:
+        """The expressions of a statement, and whether nothing but the calls of its function gets one: what
+        it returns under a name, also beside others, and they only call."""
+        facts, sites = self.functions[function], self.call_sites.get(function)
+        value = stmt.value if stmt.kind == "return" else None
+        if isinstance(value, ir.Display) and value.kind == "tuple":
+            parts: list[tuple[int | None, ir.Expr]] = [*enumerate(value.items)]
+        else:
+            parts = [(None, expr) for expr in stmt.exprs]
+        for place, expr in parts:
+            yield expr, (
+                value is not None
+                and isinstance(expr, ir.Name)
+                and expr.id in self._runnable_names
+                and bool(sites)
+                and not (facts.decorators or facts.is_generator or facts.is_async)
+                and all(self._is_given_to_call(one, place) for one in sites or ())
+            )
+
+    def _is_given_to_call(self, site: CallSite, place: int | None) -> bool:
+        """Whether what a call returns, or has at a place of that, is only called: at once, or by
+        a variable."""
+        return any(
+            value is site.call
+            and index == place
+            and isinstance(target, ir.Name)
+            and self.owner(target.id, site.caller) == site.caller
+            and self._only_called(target.id, site.caller) is not None
+            # A module's variable may be that of others, too.
+            and (
+                not ir.is_top(site.caller)
+                or {ir.file_of(site.caller)}
+                == {ir.file_of(function) for function, _ in self.mentioning(target.id)}
+            )
+            for target, value, index in unpacked(site.stmt)
+        ) or (
+            place is None
+            and any(outer.func is site.call for outer in calls_of(site.stmt))
+        )
 
     def handed_calls(self, function: str) -> list[CallSite] | None:
         """The calls of a function by those to which it is handed, where they do nothing else with it; None
@@ -1326,7 +1374,8 @@ class Program(Names):
         for function, stmt in self.mentioning(variable):
             if self.owner(variable, function) == owner:
                 called = [call for call in calls_of(stmt) if call.func == name]
-                read = [*parts_of(stmt)].count(name) - [*stmt.targets].count(name)
+                bound = [target for target, _, _ in unpacked(stmt)]
+                read = [*parts_of(stmt)].count(name) - bound.count(name)
                 if len(called) < read:
                     return None
                 found += ((function, stmt, call) for call in called)
@@ -1381,7 +1430,7 @@ class Program(Names):
                         found.add(ref.name)
                 elif ref.kind == "class" and isinstance(inner, ir.Name):
                     init = self.method(ref.name, "__init__")
-                    if init is not None and not _only_used_as_base(expr):
+                    if init is not None and not _only_used_as_base(expr, stmt):
                         found.add(init)
         if found and isinstance(expr, ir.Display) and len(stmt.targets) == 1:
             home = self._home_of(stmt.targets[0], function)
@@ -1455,9 +1504,9 @@ _RETURNS_SELF = frozenset("to cuda cpu train eval requires_grad_".split())
 """Methods of a module that return it; of other objects, what they are called on is near enough."""
 
 
-def _only_used_as_base(expr: ir.Expr) -> bool:
+def _only_used_as_base(expr: ir.Expr, stmt: ir.Stmt) -> bool:
     # `super(Trainer, self)` and `isinstance(x, Trainer)` mention a class without making instances.
-    return isinstance(expr, ir.Name) or any(
+    return (isinstance(expr, ir.Name) and stmt.kind != "return") or any(
         isinstance(inner, ir.Call)
         and isinstance(inner.func, ir.Name)
         and inner.func.id in ("super", "isinstance", "issubclass")

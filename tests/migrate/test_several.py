@@ -214,6 +214,35 @@ PROGRAMS = {
      trainer.step(x, y)
  trainer.show()
 """,
+    "a list by which nobody steps, made anew with another optimizer": """\
+ class Base:
+     def __init__(self, net):
+         self.net = net
+         self.optimizers = []
+         self.turns = 0
+         self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
++        self.scaler = BORN
+         self.optimizers.append(self.opt)
+     def slower(self):
+         for o in self.optimizers:
+             for group in o.param_groups:
+                 group["lr"] *= 0.9
+     def step(self, x, y):
+         STEPS net=self.net opt=self.opt scaler=self.scaler
+ class Tuned(Base):
+     def again(self):
+         self.opt = torch.optim.Adam(self.net.parameters(), lr=0.01)
+         self.optimizers = [self.opt]
+     def step(self, x, y):
+         self.turns += 1
+         if self.turns == 3:
+             self.again()
+         super().step(x, y)
+ trainer = Tuned(model)
+ for x, y in data:
+     trainer.step(x, y)
+     trainer.slower()
+""",
     "groups by the kind of their modules": """\
  def groups_of(net):
      decay, no_decay = [], []

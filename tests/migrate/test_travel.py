@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from exactness import MOVING_SCALES, check_off, check_scaled
 from programs import HEAD, before_and_after, left_alone, migrated, trains_as_before
 from shorthand import before, written_out
 
@@ -709,3 +710,68 @@ def test_arguments_in_a_list_leave_the_default() -> None:
     text = train.replace("    for", "    if opt is None:\n        return\n    for", 1)
     output = migrated(before(f"{text}{BIRTH}train(*[1])\ntrain(opt=opt)\n"))
     assert "train(*[1])\ntrain(opt=opt, scaler=scaler)\n" in output
+
+
+_HANDED_OUT = """\
+import sys
+class Base:
+    def __init__(self, model, data, opt=None):
+        self.model, self.data, self.opt = model, data, opt
+class Plain(Base):
+    def train(self):
+        for x, y in self.data:
+            STEPS net=self.model opt=self.opt
+class Other(Base):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.kept = []
+    def train(self):
+        for x, y in self.data:
+            STEPS net=self.model opt=self.opt
+def chosen(kind):
+    if kind == "plain":
+        return list, Plain
+    return list, Other
+def main():
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    kept, kind = chosen(sys.argv[-1])
+    evaluator = kind(model, data)
+    trainer = kind(model, kept(data), opt)
+    trainer.train()
+    print(len(evaluator.data))
+main()
+"""
+
+
+def test_a_class_that_a_function_hands_out_beside_another() -> None:
+    source = before(_HANDED_OUT)
+    result = migrated(source)
+    assert "trainer = kind(model, kept(data), opt, scaler=scaler)" in result
+    assert "evaluator = kind(model, data)\n" in result
+    alone = source.replace("list, ", "").replace("kept, kind", "kept = list\n    kind")
+    assert "trainer = kind(model, kept(data), opt, scaler=scaler)" in migrated(alone)
+    assert check_off(HEAD + source, HEAD + result) == []
+    assert check_scaled(HEAD + source, HEAD + result, MOVING_SCALES[1]) == []
+
+
+_GOES_ON = {
+    "is kept": ("trainer.train()\n", "trainer.train()\n    trainer.kind = kind\n"),
+    "is handed on": ("trainer = kind(", "map(kind, [model])\n    trainer = kind("),
+    "is unpacked elsewhere": ("main()\n", "main()\nsys.kinds = chosen('plain')\n"),
+    "comes out of a function that is": ("main()\n", "sys.chosen = chosen\nmain()\n"),
+    "is found by a decorator": ("def chosen", "@sys.keep\ndef chosen"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _GOES_ON)
+def test_a_class_that_goes_on_from_where_it_is_handed_out(name: str) -> None:
+    old, new = _GOES_ON[name]
+    at = _HANDED_OUT.rindex(old)
+    text = _HANDED_OUT[:at] + new + _HANDED_OUT[at + len(old) :]
+    assert left_alone(before(text)) == "AMP015"
+    alone = (
+        before(text)
+        .replace("list, ", "")
+        .replace("kept, kind", "kept = list\n    kind")
+    )
+    assert left_alone(alone) == "AMP015"

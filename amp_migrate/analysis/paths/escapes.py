@@ -108,8 +108,9 @@ class Kept:
         self._appended: set[int] = set()
         """The calls by which an optimizer comes into a list, or a namespace, that is followed."""
         self._find_appended()
-        self._bags: set[Slot] = set()
-        """Those of `keep`: what else is in them does not matter."""
+        stepped = self._stepped()
+        self._bags = {one for one in self.holders if one.key is None} - stepped
+        """Those by which nobody steps: what else is in them does not matter."""
         self._judged: set[Slot] = set()
         self._each = {slot for slot in slots if slot in optimizers.trace(slot).each}
 
@@ -117,6 +118,18 @@ class Kept:
         """Whether nothing that shows an optimizer leads to a slot."""
         trace = self.optimizers.trace(slot)
         return not trace.births and not any(p.kind in SHOWN for p in trace.problems)
+
+    def _stepped(self) -> set[Slot]:
+        """The collections by which something steps, or clears gradients."""
+        found = set()
+        for name in ("step", "zero_grad"):
+            for function, _, call in self.program.calls_named(name):
+                if isinstance(call.func, ir.Attr):
+                    slot = self.optimizers.slot(call.func.value, function)
+                    if slot is not None:
+                        slots = {slot, *self.optimizers.trace(slot).slots}
+                        found |= {one.holder for one in slots if one.key is not None}
+        return found
 
     def _find_appended(self) -> None:
         slot_of = self.optimizers.slot

@@ -797,6 +797,8 @@ class Travel:
         calls = {id(site.call) for site in sites}
         for site in sites:
             given = self.optimizers.given(site, optimizer)
+            if given is None and not any(arg.star for arg in site.call.args):
+                continue  # A call that leaves the optimizer out passes nothing.
             for other in program.call_sites_of(site.call, site.caller):
                 if (other.callee, name) in self._parameters:
                     continue
