@@ -540,6 +540,11 @@ def method_of(call: Call) -> str:
     return call.func.attr if isinstance(call.func, Attr) else ""
 
 
+def is_starred(expr: Expr) -> bool:
+    """``*expr``"""
+    return isinstance(expr, Operation) and expr.op == "starred"
+
+
 def receiver_of(call: Call) -> Expr:
     """What that is an attribute of, where a call is of one: ``a.b``."""
     assert isinstance(call.func, Attr)

@@ -82,6 +82,11 @@ class Names:
         """Whether a function is given what it calls by a name."""
         return any(param.name == name for param in self.functions[function].params)
 
+    def param(self, function: str, name: str) -> ir.Param | None:
+        """What a function is given by a name."""
+        params = self.functions[function].params
+        return next((param for param in params if param.name == name), None)
+
     def encloses(self, outer: str, function: str) -> bool:
         """Whether a function is another one or lies inside it."""
         current: str | None = function

@@ -138,13 +138,7 @@ class Sight:
     ) -> tuple[ir.Stmt | None] | None:
         """The last statement, if any, that a place must wait for, by which a value is given only behind
         it; None: there is no way."""
-        late = [
-            d
-            for d in definitions
-            if d.function == place.function
-            and d.stmt.line > place.stmt.end_line
-            and (at != place.function or d.stmt.line < line)
-        ]
+        late = _late(definitions, at, line, place)
         if not late:
             return (None,)
         last = late[-1].stmt
@@ -180,12 +174,7 @@ class Sight:
         definitions = program.attribute_definitions(class_name, held.attr)
         if own is not None and own[1] in program.family(class_name):
             local = replaced(expr, held, ir.Attr(ir.Name(own[0]), held.attr))
-            late = any(
-                d.function == place.function
-                and d.stmt.line > place.stmt.end_line
-                and (at != place.function or d.stmt.line < line)
-                for d in definitions
-            )
+            late = _late(definitions, at, line, place)
             if late or not self._is_set(held.attr, own[1], place, frozenset()):
                 return None
             return Seen(local)
@@ -346,6 +335,19 @@ def is_over(
             is_over(program, s.caller, s.stmt, place, (*asked, function)) for s in sites
         )
     )
+
+
+def _late(
+    definitions: list[Definition], at: str, line: int, place: Place
+) -> list[Definition]:
+    """Those behind a place that a line of a function may see."""
+    return [
+        d
+        for d in definitions
+        if d.function == place.function
+        and d.stmt.line > place.stmt.end_line
+        and (at != place.function or d.stmt.line < line)
+    ]
 
 
 def root_of(expr: ir.Expr) -> ir.Name | None:

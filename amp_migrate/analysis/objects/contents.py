@@ -296,7 +296,7 @@ class Contents:
             isinstance(expr, ir.Name)
             and place == (function, expr.id)
             and not ir.is_top(function)
-            and all(p.name != expr.id for p in self.program.functions[function].params)
+            and not self.program.is_param(function, expr.id)
             and self._names_of_one[self._groups.get(place, place)] < 2
         )
 

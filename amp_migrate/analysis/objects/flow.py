@@ -116,15 +116,13 @@ class Flow:
         sites = [site for site in sites if self.can_run(site.caller)]
         if not sites or function in program.escaping:
             return None
-        defaults = [
-            p.default for p in program.functions[function].params if p.name == name
-        ]
-        result = []
+        param, result = program.param(function, name), []
         for site in sites:
             value = program.argument_at(site, name)
             if value is None and not any(arg.star for arg in site.call.args):
                 # A constant is the same wherever it stands.
-                value = next((d for d in defaults if isinstance(d, ir.Const)), None)
+                default = None if param is None else param.default
+                value = default if isinstance(default, ir.Const) else None
             if value is None:
                 return None
             result.append(Made(value, site.caller, site.stmt))
@@ -259,9 +257,7 @@ def _lacks(expr: ir.Expr, index: int | None) -> bool:
         and isinstance(expr, ir.Display)
         and expr.kind != "dict"
         and len(expr.items) <= index
-        and not any(
-            isinstance(i, ir.Operation) and i.op == "starred" for i in expr.items
-        )
+        and not any(ir.is_starred(i) for i in expr.items)
     )
 
 

@@ -83,7 +83,7 @@ class Modules:
         found = []
         for arg in args:
             found += self._listed(arg.value, made) if arg.star else [arg.value]
-        if not found or _is_starred(found[-1]):
+        if not found or ir.is_starred(found[-1]):
             return None
         return [(layer, made.function) for layer in found]
 
@@ -307,10 +307,6 @@ def _written(value: ir.Expr | None) -> list[ir.Expr] | None:
     if isinstance(value, ir.Display) and value.kind in ("list", "tuple"):
         return list(value.items)
     return None
-
-
-def _is_starred(expr: ir.Expr) -> bool:
-    return isinstance(expr, ir.Operation) and expr.op == "starred"
 
 
 def _added(stmt: ir.Stmt, name: ir.Name) -> list[ir.Expr] | None:

@@ -73,11 +73,11 @@ def _has_none(program: Program, value: ir.Expr | None, function: str) -> bool:
 
 def _is_given_numbers(program: Program, name: str, function: str) -> bool:
     """Whether every call of a function gives a parameter a number or a text, or leaves it out."""
-    params = [p for p in program.functions[function].params if p.name == name]
+    param = program.param(function, name)
     sites = program.call_sites.get(function, [])
-    if not params or not sites or program.definitions(function, name):
+    if param is None or not sites or program.definitions(function, name):
         return False
-    default = params[0].default
+    default = param.default
     return all(
         not any(arg.star for arg in site.call.args)
         and isinstance(program.argument_at(site, name) or default, ir.Const)

@@ -432,25 +432,29 @@ class Walk(ABC, Generic[Held]):
         flow.returns |= other.returns
 
     def _if(self, function: str, stmt: ir.Stmt, states: set[State[Held]]) -> Flow[Held]:
-        test, outcome = _plain_test(stmt.value)
-        tracked = test is not None and test in self._tests(function)
+        assert stmt.value is not None
         flow: Flow[Held] = Flow()
         for branch, taken in (("body", True), ("orelse", False)):
             if not self._can_take(function, stmt, branch):
                 continue
-            entering = set()
-            for state in states:
-                value = taken if outcome else not taken
-                if test is not None and (function, test, not value) in state.known:
-                    continue
-                if not tracked or test is None:
-                    entering.add(state)
-                    continue
-                known = state.known | {(function, test, value)}
-                entering.add(replace(state, known=known))
+            entering = self._where(stmt.value, taken, states, function)
             body = next((b.body for b in stmt.blocks if b.field == branch), ())
             self._join(flow, self._block(function, body, entering))
         return flow
+
+    def _where(
+        self, test: ir.Expr, outcome: bool, states: set[State[Held]], function: str
+    ) -> set[State[Held]]:
+        """The states in which a test may come out in one way, with what is learnt from it."""
+        plain, meant = _plain_test(test)
+        if plain is None:
+            return set(states)
+        value = outcome is meant
+        entering = {s for s in states if (function, plain, not value) not in s.known}
+        if plain not in self._tests(function):
+            return entering
+        learnt = {(function, plain, value)}
+        return {replace(state, known=state.known | learnt) for state in entering}
 
     def _tests(self, function: str) -> frozenset[ir.Expr]:
         """The tests that a function makes more than once: they decide together."""
@@ -480,10 +484,9 @@ class Walk(ABC, Generic[Held]):
     def _is_counter(self, name: str, function: str) -> bool:
         """Whether a local variable is only ever set to constants and counted up."""
         found = self.program.definitions(function, name)
-        params = self.program.functions[function].params
         return (
             bool(found)
-            and not any(param.name == name for param in params)
+            and not self.program.is_param(function, name)
             and all(
                 d.function == function and (_is_count(d.value) or _counts_up(d.stmt))
                 for d in found
@@ -581,7 +584,7 @@ class Walk(ABC, Generic[Held]):
 
         match iterable:
             case ir.Display(items=items, keys=keys):
-                return any(e and not _is_starred(e) for e in keys or items)
+                return any(e and not ir.is_starred(e) for e in keys or items)
             case ir.Comprehension(iterables=iterables, conditions=conditions):
                 return not conditions and all(map(full, iterables))
             case ir.Name():
@@ -916,10 +919,6 @@ def _jumps(block: tuple[ir.Stmt, ...]) -> bool:
     """Whether a block may be left otherwise than at its end: an exception that waits is dropped there."""
     kinds = {stmt.kind for stmt in ir.statements(block)}
     return not kinds.isdisjoint(("break", "continue", "return"))
-
-
-def _is_starred(expr: ir.Expr) -> bool:
-    return isinstance(expr, ir.Operation) and expr.op == "starred"
 
 
 def _is_tuple(expr: ir.Expr) -> bool:

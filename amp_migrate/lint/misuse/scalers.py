@@ -84,10 +84,9 @@ def _closure(
     if event.call is None or event.subject is None:
         return
     closure = event.call.argument(1, "closure")
-    passed_on = isinstance(closure, ir.Name) and any(
-        param.name == closure.id and param.default == ir.Const(None)
-        for param in context.program.functions[function].params
-    )
+    name = closure.id if isinstance(closure, ir.Name) else ""
+    param = context.program.param(function, name)
+    passed_on = param is not None and param.default == ir.Const(None)
     if closure is not None and closure != ir.Const(None) and not passed_on:
         yield context.finding(CLOSURE, function, event.call)
         return

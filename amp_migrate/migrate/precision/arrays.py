@@ -223,7 +223,7 @@ def _last(call: ir.Call) -> str:
 def _meant(display: ir.Display, index: int | None) -> tuple[ir.Expr, ...]:
     """The element that an index means, or all where that cannot be told."""
     items = display.items
-    starred = any(isinstance(i, ir.Operation) and i.op == "starred" for i in items)
+    starred = any(map(ir.is_starred, items))
     if index is None or starred or display.kind not in ("tuple", "list"):
         return items
     return items[index:][:1]

@@ -202,11 +202,11 @@ class Entering(Planner):
         )
 
     def _has_number(self, name: ir.Name, function: str) -> bool:
-        return any(
-            param.name == name.id
+        param = self.program.param(function, name.id)
+        return (
+            param is not None
             and isinstance(param.default, ir.Const)
             and isinstance(param.default.value, (int, float, str))
-            for param in self.program.functions[function].params
         )
 
     def _base(self, leaf: ir.Expr, at: Made) -> ir.Expr:
@@ -323,11 +323,10 @@ class Entering(Planner):
         if not isinstance(at.expr, ir.Name):
             return False
         name, (made, _) = at.expr.id, self.flow.reaching(at.expr.id, at)
-        return not made and any(
-            param.name == name
-            and param.annotation is not None
-            and self.program.origin(param.annotation, at.function) == "torch.Tensor"
-            for param in self.program.functions[at.function].params
+        param = self.program.param(at.function, name)
+        said = None if made or param is None else param.annotation
+        return said is not None and (
+            self.program.origin(said, at.function) == "torch.Tensor"
         )
 
     def _takes_tensor(self, expr: ir.Expr, name: ir.Expr, function: str) -> bool:

@@ -100,10 +100,7 @@ def _entries(expr: ir.Expr) -> dict[object, ir.Expr] | None:
                 if isinstance(key, ir.Const) and isinstance(key.value, (str, int))
             }
         case ir.Display(items=items):
-            starred = any(
-                isinstance(item, ir.Operation) and item.op == "starred"
-                for item in items
-            )
+            starred = any(ir.is_starred(item) for item in items)
             return None if starred else dict(enumerate(items))
         case ir.Call(func=ir.Name(id="dict"), args=args):
             if all(arg.name is not None and not arg.star for arg in args):

@@ -36,10 +36,8 @@ def plain(test: ir.Expr) -> Fact:
                 return test, outcome
 
 
-def facts(test: ir.Expr | None, outcome: bool) -> tuple[Fact, ...]:
+def facts(test: ir.Expr, outcome: bool) -> tuple[Fact, ...]:
     """What is known where a test came out in one way."""
-    if test is None:
-        return ()
     inner, wanted = plain(test)
     holds = outcome is wanted
     if isinstance(inner, ir.Operation) and inner.op == ("and" if holds else "or"):
@@ -60,10 +58,8 @@ def operands(test: ir.Expr) -> Iterator[ir.Expr]:
         yield test
 
 
-def may_be(test: ir.Expr | None, outcome: bool, known: frozenset[Fact]) -> bool:
+def may_be(test: ir.Expr, outcome: bool, known: frozenset[Fact]) -> bool:
     """Whether a test may come out in one way where some things are known."""
-    if test is None:
-        return True
     inner, wanted = plain(test)
     holds = outcome is wanted
     if isinstance(inner, ir.Const):

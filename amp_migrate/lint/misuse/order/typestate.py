@@ -201,7 +201,7 @@ class Ways(Walk[Held]):
 
     def _tests_in(self, function: str, stmt: ir.Stmt) -> set[str]:
         """The tests that a statement makes, or that decide between the events on its line."""
-        made = [stmt.value] if stmt.kind == "if" else []
+        made = [stmt.value] if stmt.kind == "if" and stmt.value else []
         made += {test for _, tests in self._guards(function, stmt) for test, _ in tests}
         return {
             _raw(test)
@@ -583,20 +583,9 @@ class Ways(Walk[Held]):
 
     # -- tests ----------------------------------------------------------------------------------
 
-    def _if(self, function: str, stmt: ir.Stmt, states: set[State[Held]]) -> Flow[Held]:
-        flow: Flow[Held] = Flow()
-        if stmt.value is None:
-            return super()._if(function, stmt, states)
-        for branch, taken in (("body", True), ("orelse", False)):
-            entering = self._where(stmt.value, taken, states, function)
-            body = next((b.body for b in stmt.blocks if b.field == branch), ())
-            self._join(flow, self._block(function, body, entering))
-        return flow
-
     def _where(
         self, test: ir.Expr, outcome: bool, states: set[State[Held]], function: str
     ) -> set[State[Held]]:
-        """The states in which a test may come out in one way, with what is learnt from it."""
         scoped = self._shared(test, function)[1]
         learnt = frozenset(
             (self._scope(fact, function), fact, holds)
