@@ -98,6 +98,7 @@ def _program(lines: tuple[str, ...]) -> str:
     [
         "out[torch.arange(6)] = value if x.dim() == 2 else x",
         "out[torch.arange(6)] = value[0]",
+        "out[torch.arange(6)] = [value, x][len(value) - 6]",
         "out[torch.arange(6)] = value; cast_value = 1",
     ],
 )

@@ -74,17 +74,19 @@ class Stores(Planner):
                         self.casts.cast_like(
                             function, stmt, value, target.value, number
                         )
-                        or self._raises_masked(at, value)
+                        or self._raises_masked(at, target.key, value)
                     ):
                         continue
                 message = "an indexed store of a half result into an fp32 buffer raises"
                 return Refusal("AMP020", message, stmt.line)
         return None
 
-    def _raises_masked(self, tensor: Made, value: ir.Expr) -> bool:
-        """``kept[mask == 0] = h[mask == 0]``: also where it is not shown that ``h`` is a tensor."""
+    def _raises_masked(self, tensor: Made, key: ir.Expr, value: ir.Expr) -> bool:
+        """``kept[mask == 0] = h[mask == 0]``: also where it is not shown that ``h`` is a tensor; a list takes
+        no such key."""
         return (
             isinstance(value, ir.Item)
+            and key in ir.walk(value.key)
             and self.dtypes.is_fp32(tensor)
             and self.halves.is_never_half(tensor)
             and self.remedies.raise_(tensor.inner(value.value), False, perhaps=True)
