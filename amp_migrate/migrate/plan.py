@@ -272,26 +272,69 @@ def _plan_cluster(
     if not good or (len(good) == 1 and good[0].placement is not None):
         return groups
     planner.forget(good)
-    together = joined(*good)
-    planner.plan(together)
     left_alone = [group for group in groups if group.refusal is not None]
-    if together.refusal is not None and planner.never_meet(good):
-        # The ways of one are none of another.
-        apart = [joined(group) for group in good]
+    ways = [_planned_as_one]
+    if len(cluster) == 1 or planner.never_meet(good):
+        # The ways of one are none of another; what they share, they may have to agree about.
+        files = [{ir.file_of(loop.function) for loop in one.loops} for one in good]
+        shares = any(one & other for one, other in combinations(files, 2))
+        ways.insert(1 if shares else 0, _planned_apart)
+    return [*_with_least_refused(planner, good, ways), *left_alone]
+
+
+_Way = Callable[[Planner, Sequence[Group]], list[Group]]
+
+
+def _with_least_refused(
+    planner: Planner, groups: Sequence[Group], ways: Sequence[_Way]
+) -> list[Group]:
+    """What comes of groups that are planned in one of some ways: the first in which least is refused."""
+    best: tuple[int, list[Group]] | None = None
+    before = given = list(planner.given)
+    for way in ways:
+        planner.given = list(before)
+        found = way(planner, groups)
+        refused = sum(len(one.loops) for one in found if one.refusal is not None)
+        if best is None or refused < best[0]:
+            best, given = (refused, found), planner.given
+        if not refused:
+            break
+    assert best is not None
+    planner.given = given
+    return best[1]
+
+
+def _planned_as_one(planner: Planner, groups: Sequence[Group]) -> list[Group]:
+    together = joined(*groups)
+    planner.plan(together)
+    return [together]
+
+
+def _planned_apart(planner: Planner, groups: Sequence[Group]) -> list[Group]:
+    """Plan groups of which none trains what another does; those that are changed in the same statements of a
+    file's own, as one."""
+    while True:
+        apart = [joined(group) for group in groups]
         for group in apart:
             planner.plan(group)
-        if _are_elsewhere(apart):
-            return [*apart, *left_alone]
+        meeting = _joined_where_they_meet(apart)
+        if len(meeting) == len(apart):
+            return apart
         planner.forget(apart)
-    return [together, *left_alone]
+        groups = meeting
 
 
-def _are_elsewhere(groups: Sequence[Group]) -> bool:
-    """Whether some groups are planned, and each has edits in statements of a file's own that no other has."""
-    places = [{(file, e.path[:1]) for file, e in group.edits} for group in groups]
-    return all(group.refusal is None for group in groups) and all(
-        one.isdisjoint(other) for one, other in combinations(places, 2)
-    )
+def _joined_where_they_meet(groups: Sequence[Group]) -> list[Group]:
+    found: list[tuple[set[tuple[str, ir.Path]], list[Group]]] = []
+    for group in groups:
+        places = {(file, edit.path[:1]) for file, edit in group.edits}
+        members = [group]
+        for other in [other for other in found if other[0] & places]:
+            found.remove(other)
+            places |= other[0]
+            members = [*other[1], *members]
+        found.append((places, members))
+    return [joined(*members) for _, members in found]
 
 
 def _refusals(

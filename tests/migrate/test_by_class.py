@@ -360,6 +360,42 @@ def test_each_class_trains_in_its_own_way_again_and_again() -> None:
     assert not migrate_source(HEAD + both, path="train.py").changed
 
 
+SQUARES = """\
+ class Third(Base):
+     def train(self):
+         self.fit(torch.optim.SGD(self.net.parameters(), lr=0.1))
+         self.squares()
+     def fit(self, opt):
+         for x, y in data:
+             STEPS net=self.net
+     def squares(self):
+         opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
+         for x, y in data:
+             opt.zero_grad()
+             criterion(self.net(x), y).backward()
+             for p in self.net.parameters():
+                 if p.grad is not None:
+                     self.total += p.grad.pow(2).sum()
+     total = 0.0
+"""
+
+
+def test_gradients_of_one_class_are_none_of_another() -> None:
+    classes = EACH_APART.partition(" if len(sys.argv)")[0] + SQUARES
+    text = classes.replace("CLIPPED", "STEPS") + """\
+ kinds = {"first": First, "second": Second, "third": Third}
+ one = kinds[sys.argv[1] if len(sys.argv) > 1 else "third"]()
+ for _ in range(2):
+     one.train()
+"""
+    source, _ = before_and_after(written_out(text))
+    result = migrate_source(HEAD + source, path="train.py")
+    assert [found.code for found in result.diagnostics] == ["AMP011"]
+    assert result.output.count("scaler.step(opt)") == 3
+    check_off(HEAD + source, result.output)
+    check_scaled(HEAD + source, result.output)
+
+
 MORE_OBJECTS = {
     "another object": "other = algorithms.class_of('Twice')(model)\n",
     "an object each time": "",
