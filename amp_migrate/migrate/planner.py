@@ -551,6 +551,7 @@ class Planner:
         )
         higher_order.judge_training(functions)
         forwards, runs, hoisted, sources = self._plan_regions(backwards)
+        runs = self._born(group, runs)
         self._refuse_strangers(group, ownership, forwards)
         guarded = self._guarded(ownership, scalers, steps, forwards, group.births)
         evaluated = self._evaluation(group)

@@ -1250,11 +1250,16 @@ class Program(Names):
         """The same, less those that only are in a file that is imported under a name out of sight."""
         found: set[str] = set()
         handed_out: dict[str, set[str]] = defaultdict(set)
+        for qualname, stmt in self.all_statements():
+            for expr, is_followed in self._apart(stmt, qualname):
+                escaping = self._escapes(expr, stmt, qualname)
+                (handed_out[qualname] if is_followed else found).update(escaping)
+        for one in self.classes.values():
+            for stmt in one.body:
+                if stmt.kind == "functiondef":
+                    for default in self._defaults(stmt):
+                        found |= self._escapes(default, stmt, one.parent)
         for qualname, function in self.functions.items():
-            for stmt in ir.statements(function.body):
-                for expr, is_followed in self._apart(stmt, qualname):
-                    escaping = self._escapes(expr, stmt, qualname)
-                    (handed_out[qualname] if is_followed else found).update(escaping)
             if self.is_property(qualname) or not all(
                 self.keeps_function(d, qualname) for d in function.decorators
             ):
@@ -1287,19 +1292,30 @@ class Program(Names):
             value is site.call
             and index == place
             and isinstance(target, ir.Name)
-            and self.owner(target.id, site.caller) == site.caller
-            and self._only_called(target.id, site.caller) is not None
-            # A module's variable may be that of others, too.
-            and (
-                not ir.is_top(site.caller)
-                or {ir.file_of(site.caller)}
-                == {ir.file_of(function) for function, _ in self.mentioning(target.id)}
-            )
+            and self._is_only_called(target.id, site.caller)
             for target, value, index in unpacked(site.stmt)
         ) or (
             place is None
             and any(outer.func is site.call for outer in calls_of(site.stmt))
         )
+
+    def _is_only_called(self, variable: str, function: str) -> bool:
+        """Whether a variable is a function's own, and is bound and called alone."""
+        return (
+            self.owner(variable, function) == function
+            and self._only_called(variable, function) is not None
+            # A module's variable may be that of others, too.
+            and (
+                not ir.is_top(function)
+                or {ir.file_of(function)}
+                == {ir.file_of(other) for other, _ in self.mentioning(variable)}
+            )
+        )
+
+    def _defaults(self, stmt: ir.Stmt) -> list[ir.Expr]:
+        """The defaults of the parameters of a ``def``."""
+        params = self.functions[stmt.names[1]].params
+        return [one.default for one in params if one.default is not None]
 
     def handed_calls(self, function: str) -> list[CallSite] | None:
         """The calls of a function by those to which it is handed, where they do nothing else with it; None
@@ -1430,7 +1446,7 @@ class Program(Names):
                         found.add(ref.name)
                 elif ref.kind == "class" and isinstance(inner, ir.Name):
                     init = self.method(ref.name, "__init__")
-                    if init is not None and not _only_used_as_base(expr, stmt):
+                    if init is not None and self._gives_class(expr, stmt, function):
                         found.add(init)
         if found and isinstance(expr, ir.Display) and len(stmt.targets) == 1:
             home = self._home_of(stmt.targets[0], function)
@@ -1438,6 +1454,50 @@ class Program(Names):
                 if self._is_followed(home):
                     return set()
         return found
+
+    def _gives_class(self, expr: ir.Expr, stmt: ir.Stmt, function: str) -> bool:
+        """Whether an expression that mentions a class may give it to those who make instances of it out of
+        sight."""
+        if not isinstance(expr, ir.Name):
+            # `super(Trainer, self)` and `isinstance(x, Trainer)` mention it without making instances.
+            return not any(
+                isinstance(inner, ir.Call)
+                and isinstance(inner.func, ir.Name)
+                and inner.func.id in ("super", "isinstance", "issubclass")
+                for inner in ir.walk(expr)
+            )
+        if stmt.kind == "functiondef":
+            params = self.functions[stmt.names[1]].params
+            return not all(
+                self._is_only_called(param.name, stmt.names[1])
+                for param in params
+                if param.default is expr
+            )
+        if stmt.kind in ("assign", "annassign") and expr is stmt.value:
+            return not all(
+                self._is_only_called_of(target, stmt, function)
+                for target in stmt.targets
+            )
+        return stmt.kind == "return"
+
+    def _is_only_called_of(self, target: ir.Expr, stmt: ir.Stmt, function: str) -> bool:
+        """Whether a variable, or an attribute of this program's classes, is bound and called alone."""
+        if id(stmt) in self.class_statements:
+            owners = {name for name, one in self.classes.items() if stmt in one.body}
+            attr = target.id if isinstance(target, ir.Name) else None
+        elif isinstance(target, ir.Attr):
+            owners = set(self.instance_classes(target.value, function))
+            attr = target.attr
+        else:
+            return isinstance(target, ir.Name) and (
+                self._is_only_called(target.id, function)
+            )
+        return (
+            attr is not None
+            and bool(owners)
+            and not any(map(self.external_bases, owners))
+            and all(_only_calls_it(attr, one) for _, one in self.mentioning(attr))
+        )
 
     def _stands_for_functions(self, target: ir.Expr, function: str) -> bool:
         """Whether a local variable is another name of functions, ``run = fast if quick else slow``, and only
@@ -1504,16 +1564,6 @@ _RETURNS_SELF = frozenset("to cuda cpu train eval requires_grad_".split())
 """Methods of a module that return it; of other objects, what they are called on is near enough."""
 
 
-def _only_used_as_base(expr: ir.Expr, stmt: ir.Stmt) -> bool:
-    # `super(Trainer, self)` and `isinstance(x, Trainer)` mention a class without making instances.
-    return (isinstance(expr, ir.Name) and stmt.kind != "return") or any(
-        isinstance(inner, ir.Call)
-        and isinstance(inner.func, ir.Name)
-        and inner.func.id in ("super", "isinstance", "issubclass")
-        for inner in ir.walk(expr)
-    )
-
-
 def _arms(expr: ir.Expr) -> tuple[ir.Expr, ...]:
     """The values that ``a if test else b`` chooses from."""
     match expr:
@@ -1540,4 +1590,16 @@ def _is_super_call(expr: ir.Expr) -> bool:
         isinstance(expr, ir.Call)
         and isinstance(expr.func, ir.Name)
         and expr.func.id == "super"
+    )
+
+
+def _only_calls_it(attr: str, stmt: ir.Stmt) -> bool:
+    """Whether a statement does nothing with what goes by a name but bind it, or call it as an attribute."""
+    calls = [one.func for one in calls_of(stmt) if isinstance(one.func, ir.Attr)]
+    bound = [target for target, _, _ in unpacked(stmt)]
+    return all(
+        any(part is one for one in (*calls, *bound))
+        for part in parts_of(stmt)
+        if part in (ir.Name(attr), ir.Const(attr))
+        or (isinstance(part, ir.Attr) and part.attr == attr)
     )

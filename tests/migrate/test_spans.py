@@ -1519,3 +1519,30 @@ for x, y in [(torch.ones(8, 6).to(device), torch.ones(8, 8).to(device))]:
 """
     output = migrate_source(source).output
     assert "- products).float().clamp(min=eps).sqrt()" in output
+
+
+def test_what_is_computed_before_there_is_a_scaler_stays_as_it_is() -> None:
+    source = """\
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+def load(device):
+    x = torch.randn(8, 6)
+    scale = torch.diag(1 / x.sum(1)).to_sparse()
+    x = scale @ x
+    return x.to(device), torch.randn(8, 1).to(device)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+x, y = load(device)
+model = nn.Linear(6, 1).to(device)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+def train(x, y):
+    opt.zero_grad()
+    loss = F.mse_loss(model(x), y)
+    loss.backward()
+    opt.step()
+for _ in range(3):
+    train(x, y)
+"""
+    output = migrate_source(source, path="train.py").output
+    assert "scaler.step(opt)" in output
+    assert output.startswith(source[: source.index("opt = torch")])

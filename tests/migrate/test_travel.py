@@ -775,3 +775,78 @@ def test_a_class_that_goes_on_from_where_it_is_handed_out(name: str) -> None:
         .replace("kept, kind", "kept = list\n    kind")
     )
     assert left_alone(alone) == "AMP015"
+
+
+_TRAINER = """\
+import sys
+class Trainer:
+    def __init__(self, model, opt):
+        self.model, self.opt = model, opt
+    def train(self):
+        for x, y in data:
+            STEPS net=self.model opt=self.opt
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+# By which a class comes to where nobody in sight makes its objects.
+_GIVEN_AWAY = {
+    "an attribute out of sight": "sys.kind = Trainer\n",
+    "two attributes": "sys.one = sys.two = Trainer\n",
+    "an entry out of sight": "sys.modules['kind'] = Trainer\n",
+    "a name of the file": "globals()['kind'] = Trainer\n",
+    "another name": "kind = Trainer\nsys.keep(kind)\n",
+    "a global variable": "def name():\n    global kind\n    kind = Trainer\nname()\nsys.keep(kind)\n",
+    "an attribute of a parameter": "def register(holder):\n    holder.kind = Trainer\nregister(sys)\n",
+    "a default": "def go(kind=Trainer):\n    sys.keep(kind)\ngo()\n",
+    "a method's default": "class App:\n    def go(self, kind=Trainer):\n        sys.keep(kind)\nApp().go()\n",
+    "a class out of sight": "class App(sys.Base):\n    kind = Trainer\n",
+    "objects of a class out of sight": """\
+class App(sys.Base):
+    def __init__(self):
+        self.kind = Trainer
+App()
+""",
+    "an attribute that is read": "class App:\n    kind = Trainer\nsys.keep(App.kind)\n",
+}
+_ONLY_CALLED = {
+    "another name": "def go():\n    kind = Trainer\n    kind(model, opt).train()\ngo()\n",
+    "its own attribute": """\
+class App:
+    def __init__(self):
+        self.kind = Trainer
+    def go(self):
+        self.kind(model, opt).train()
+App().go()
+""",
+    "an object's attribute": """\
+class App:
+    pass
+app = App()
+app.kind = Trainer
+app.kind(model, opt).train()
+""",
+}
+
+
+@pytest.mark.parametrize("name", _GIVEN_AWAY)
+def test_a_class_that_is_given_away(name: str) -> None:
+    end = "Trainer(model, opt).train()\n"
+    assert left_alone(before(f"{_TRAINER}{_GIVEN_AWAY[name]}{end}")) == "AMP015"
+
+
+@pytest.mark.parametrize("name", _ONLY_CALLED)
+def test_a_class_that_is_only_called(name: str) -> None:
+    output = migrated(before(_TRAINER + _ONLY_CALLED[name]))
+    assert "kind(model, opt, scaler=scaler).train()" in output
+
+
+@pytest.mark.parametrize("kept", ("train", "staticmethod(train)", "[train]"))
+def test_a_function_that_a_class_out_of_sight_has(kept: str) -> None:
+    assert left_alone(before(f"""\
+import sys
+def train(opt):
+    for x, y in data:
+        STEPS
+class App(sys.Base):
+    run = {kept}
+train(torch.optim.SGD(model.parameters(), lr=0.1))
+""")) == "AMP015"
