@@ -173,6 +173,52 @@ def test_a_limit_that_is_an_average_of_earlier_norms() -> None:
     assert "scaler.unscale_(opt)" in migrated(of_losses)
 
 
+MASKED = """\
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+masks = load_masks()
+for x, y in data:
+    opt.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    for n, p in model.named_parameters():
+        grad = p.grad.data.cpu().numpy()
+        grad = grad * masks[n]
+        p.grad.data = torch.from_numpy(grad).to(device)
+    opt.step()
+"""
+
+
+def test_masked_gradients_of_this_step_are_no_average() -> None:
+    assert "scaler.unscale_(opt)" in migrated(MASKED)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        # What is kept goes by another variable, a list, or what the mask is made of.
+        {
+            "numpy()": "numpy()\n        grad = old.get(n, grad)",
+            "    opt.step": "        old[n] = grad\n    opt.step",
+        },
+        {
+            "masks[n]\n": "0.1\n        grad = grad + 0.9 * old[n]\n        old[n] = grad\n"
+        },
+        {"masks[n]\n": "0.1 + 0.9 * old[n]\n        old[n] = grad\n"},
+        {"masks[n]\n": "masks[n]\n        masks[n] = 0.9 * masks[n] + grad\n"},
+        {
+            "from_numpy(grad)": "from_numpy(grad + old[n])",
+            "opt.step": "old[n] = grad\n    opt.step",
+        },
+    ],
+)
+def test_masked_gradients_that_are_kept_are_averages(changes: dict[str, str]) -> None:
+    source = MASKED.replace("masks =", "old = {}\nmasks =")
+    for one, other in changes.items():
+        assert one in source
+        source = source.replace(one, other)
+    assert left_alone(source) == "AMP030"
+
+
 def test_a_loop_that_ends_at_infinite_gradients_is_one_that_stops() -> None:
     end = "if not torch.isfinite(model[0].weight.grad).all():\n    break\n"
     assert left_alone(training(end)) == "AMP025"

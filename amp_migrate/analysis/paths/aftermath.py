@@ -13,6 +13,7 @@ from amp_migrate.analysis.objects.availability import root_of
 from amp_migrate.analysis.paths.gradients import averages
 from amp_migrate.analysis.tables import vocabulary
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import parts_of
 from amp_migrate.program.link import Program
 
 Site = tuple[str, ir.Path]
@@ -87,12 +88,46 @@ class Aftermath:
         kept = Aftermath(self.program, ())
         for function, stmt in averaging:
             origin = (function, stmt.path) in self.origins
+            if self._is_masked(stmt, function):
+                continue
             if any(self._reads(expr, function, origin) for expr in stmt.exprs):
                 for target in stmt.targets:
                     kept._keeps(target, stmt, function)
                 for call in ir.all_calls_in(stmt.exprs):
                     kept._follow_changed(call, function)
         return kept._reaches(kept._edits)
+
+    def _is_masked(self, stmt: ir.Stmt, function: str) -> bool:
+        """Whether a statement masks a gradient of this step, ``kept = kept * mask``: the variable is only
+        ever such a gradient, and goes into gradients only."""
+        match stmt.targets:
+            case (ir.Name(id=name) as kept,) if (
+                self.program.owner(name, function) == function
+                and not self.program.control(function).reaching(name, stmt.path)[1]
+            ):
+                return all(
+                    self._is_of_this_step(one, kept, where)
+                    for where, one in self.program.mentioning(name)
+                    if self.program.owner(name, where) == function
+                    and kept in parts_of(one)
+                )
+        return False
+
+    def _is_of_this_step(self, stmt: ir.Stmt, kept: ir.Name, function: str) -> bool:
+        """Whether a statement takes a gradient as it is, masks it, or puts it back."""
+        if stmt.kind != "assign" or stmt.value is None or len(stmt.targets) != 1:
+            return False
+        rest = [inner for inner in ir.walk(stmt.value) if inner != kept]
+        if _is_of_gradient(stmt.targets[0]) or (
+            stmt.targets == (kept,) and _is_product(stmt.value, kept)
+        ):
+            return not any(self._is_followed(one, function, True) for one in rest)
+        calls = ir.calls_in(stmt.value)
+        return (
+            stmt.targets == (kept,)
+            and _is_of_gradient(stmt.value)
+            and not any(call.args for call in calls)
+        )
 
     def _reaches(self, lines: list[int]) -> int:
         known = -1 if self.origins else 0
@@ -289,6 +324,12 @@ class Aftermath:
 def _averaging(program: Program) -> list[tuple[str, ir.Stmt]]:
     """The statements of a program that keep running averages."""
     return [(f, stmt) for f, stmt in program.all_statements() if averages(stmt)]
+
+
+def _is_product(value: ir.Expr, factor: ir.Expr) -> bool:
+    return (
+        isinstance(value, ir.Operation) and value.op == "*" and factor in value.operands
+    )
 
 
 def _is_none_test(test: ir.Expr | None) -> bool:
