@@ -40,6 +40,8 @@ from amp_migrate.program.link import Program
 _Mentions = Callable[[str, str], str | None]
 _UNHURT = ("AMP001", "AMP005")
 """Loops under AMP already, and those on the CPU: a region changes nothing for them."""
+_ENOUGH = 1.5
+"""How many times what the parts of a group took one more plan of them may take."""
 _OUTSIDE = "needs edits in files that are not among the given ones: "
 
 
@@ -253,6 +255,7 @@ def _plan_cluster(
     """Plan groups that share functions: those that can be migrated, as one. ``left``: the loops (by `id`)
     that are left alone, as an earlier plan has found."""
     groups: list[Group] = []
+    before = effort.left()
     # Each by itself first: one that must be left alone is no reason to leave the others.
     for group in map(joined, cluster):
         known = [left.get(id(loop)) for loop in group.loops]
@@ -273,25 +276,30 @@ def _plan_cluster(
         return groups
     planner.forget(good)
     left_alone = [group for group in groups if group.refusal is not None]
+    took = (before - effort.left()) * _ENOUGH
+    is_little = effort.left() > took + before - effort.left()
     ways = [_planned_as_one]
-    if len(cluster) == 1 or planner.never_meet(good):
+    if (len(cluster) == 1 and is_little) or planner.never_meet(good):
         # The ways of one are none of another; what they share, they may have to agree about.
         files = [{ir.file_of(loop.function) for loop in one.loops} for one in good]
         shares = any(one & other for one, other in combinations(files, 2))
-        ways.insert(1 if shares else 0, _planned_apart)
-    return [*_with_least_refused(planner, good, ways), *left_alone]
+        ways.insert(1 if shares or not is_little else 0, _planned_apart)
+    return [*_with_least_refused(planner, good, ways, took), *left_alone]
 
 
 _Way = Callable[[Planner, Sequence[Group]], list[Group]]
 
 
 def _with_least_refused(
-    planner: Planner, groups: Sequence[Group], ways: Sequence[_Way]
+    planner: Planner, groups: Sequence[Group], ways: Sequence[_Way], steps: float
 ) -> list[Group]:
-    """What comes of groups that are planned in one of some ways: the first in which least is refused."""
+    """What comes of groups that are planned in one of some ways: the first in which least is refused. Another
+    one is tried where so many steps are left."""
     best: tuple[int, list[Group]] | None = None
     before = given = list(planner.given)
     for way in ways:
+        if best is not None and effort.left() < steps:
+            break
         planner.given = list(before)
         found = way(planner, groups)
         refused = sum(len(one.loops) for one in found if one.refusal is not None)
@@ -313,15 +321,19 @@ def _planned_as_one(planner: Planner, groups: Sequence[Group]) -> list[Group]:
 def _planned_apart(planner: Planner, groups: Sequence[Group]) -> list[Group]:
     """Plan groups of which none trains what another does; those that are changed in the same statements of a
     file's own, as one."""
-    while True:
-        apart = [joined(group) for group in groups]
-        for group in apart:
-            planner.plan(group)
-        meeting = _joined_where_they_meet(apart)
-        if len(meeting) == len(apart):
-            return apart
-        planner.forget(apart)
-        groups = meeting
+    apart = [joined(group) for group in groups]
+    for group in apart:
+        planner.plan(group)
+    meeting = _joined_where_they_meet(apart)
+    if len(meeting) == len(apart):
+        return apart
+    planner.forget(apart)
+    for group in meeting:
+        planner.plan(group)
+    if len(_joined_where_they_meet(meeting)) == len(meeting):
+        return meeting
+    planner.forget(meeting)
+    return _planned_as_one(planner, groups)
 
 
 def _joined_where_they_meet(groups: Sequence[Group]) -> list[Group]:
