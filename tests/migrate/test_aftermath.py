@@ -173,6 +173,76 @@ def test_a_limit_that_is_an_average_of_earlier_norms() -> None:
     assert "scaler.unscale_(opt)" in migrated(of_losses)
 
 
+MEAN = """\
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+class Mean:
+    def __init__(self):
+        self.kept = {}
+    def __call__(self):
+        for n, p in model.named_parameters():
+            EDIT
+mean = Mean()
+for x, y in data:
+    opt.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    mean()
+    opt.step()
+"""
+IN_THE_LOOP = """\
+kept = {}
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in data:
+    opt.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    for n, p in model.named_parameters():
+        mean = 0.1 * p.grad + 0.9 * kept.get(n, 0.0)
+        kept[n] = mean
+        p.grad = mean.clone()
+    opt.step()
+"""
+SMOOTHED = {
+    "through a variable": "h = 0.1 * p.grad + 0.9 * self.kept.get(n, 0.0); self.kept[n] = h; p.grad = h",
+    "by copies": "h = p.grad + self.kept.get(n, 0.0); self.kept[n] = h.clone(); p.grad.copy_(h)",
+    "at once": "self.kept[n] = self.kept.get(n, 0.0) * 0.9 + p.grad; p.grad = self.kept[n].clone()",
+    "before it is kept": "p.grad.add_(self.kept.get(n, 0.0)); self.kept[n] = p.grad.clone()",
+    "that of the last step": "g = p.grad.clone(); p.grad.add_(self.kept.get(n, 0.0)); self.kept[n] = g",
+    "of two steps": "old = self.kept.get(n); h = p.grad if old is None else p.grad + old;"
+    " self.kept[n] = h; p.grad.data = h.clone()",
+}
+
+
+@pytest.mark.parametrize("name", SMOOTHED)
+def test_averages_that_read_what_was_kept_in_another_form(name: str) -> None:
+    edit = SMOOTHED[name].replace("; ", "\n            ")
+    assert left_alone(MEAN.replace("EDIT", edit)) == "AMP030"
+
+
+def test_an_average_in_the_loop() -> None:
+    assert left_alone(IN_THE_LOOP) == "AMP030"
+
+
+def test_what_is_kept_of_this_step_before_it_is_used_is_no_average() -> None:
+    edit = """if n not in self.kept:
+                self.kept[n] = torch.zeros_like(p)
+            self.kept[n] = p.grad.clone()
+            p.grad.data = 2 * self.kept[n]"""
+    assert "scaler.unscale_(opt)" in migrated(MEAN.replace("EDIT", edit))
+
+
+def test_what_is_made_anew_for_each_step_keeps_no_average() -> None:
+    anew = IN_THE_LOOP.replace("kept = {}\n", "").replace(
+        "    opt.zero", "    kept = {}\n    opt.zero"
+    )
+    assert "scaler.unscale_(opt)" in migrated(anew)
+    edit = SMOOTHED["by copies"].replace("; ", "\n            ")
+    anew = MEAN.replace("EDIT", edit).replace(
+        "        for n,", "        self.kept = {}\n        for n,"
+    )
+    assert "scaler.unscale_(opt)" in migrated(anew)
+
+
 MASKED = """\
 opt = torch.optim.SGD(model.parameters(), lr=0.1)
 masks = load_masks()

@@ -13,7 +13,7 @@ from amp_migrate.analysis.objects.availability import root_of
 from amp_migrate.analysis.paths.gradients import averages
 from amp_migrate.analysis.tables import vocabulary
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import parts_of
+from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.link import Program
 
 Site = tuple[str, ir.Path]
@@ -322,8 +322,81 @@ class Aftermath:
 
 
 def _averaging(program: Program) -> list[tuple[str, ir.Stmt]]:
-    """The statements of a program that keep running averages."""
-    return [(f, stmt) for f, stmt in program.all_statements() if averages(stmt)]
+    """The statements that keep running averages, or something else that a later step finds."""
+    return [
+        (function, stmt)
+        for function, stmt in program.all_statements()
+        if averages(stmt) or _puts_back(program, function, stmt)
+    ]
+
+
+def _puts_back(program: Program, function: str, stmt: ir.Stmt) -> bool:
+    """Whether something is put into what outlives a step, from which was taken before, what an earlier step
+    has put there: ``p.grad.add_(kept[name]); kept[name] = p.grad.clone()``."""
+    if stmt.kind != "assign" or id(stmt) in program.class_statements:
+        return False
+    for target in stmt.targets:
+        if isinstance(target, ir.Name) or _is_of_gradient(target):
+            continue
+        holder = target.value if isinstance(target, ir.Item) else target
+        match holder:
+            case ir.Name(id=name) | ir.Attr(attr=name):
+                places = program.mentioning(name)
+            case _:
+                continue
+        if any(
+            where == function and one.path <= stmt.path and _takes_from(one, holder)
+            for where, one in places
+        ) and _outlives_a_step(program, function, stmt, holder):
+            return True
+    return False
+
+
+def _takes_from(stmt: ir.Stmt, holder: ir.Expr) -> bool:
+    """Whether a statement does more with a container than to put something there, or to ask what is in it."""
+    mentions = sum(inner == holder for expr in stmt.exprs for inner in ir.walk(expr))
+    puts = sum(
+        holder in (target, target.value if isinstance(target, ir.Item) else None)
+        for target in stmt.targets
+    )
+    asks = sum(
+        inner.op in ("in", "not in") and inner.operands[-1] == holder
+        for expr in stmt.exprs
+        for inner in ir.walk(expr)
+        if isinstance(inner, ir.Operation)
+    )
+    return mentions > puts + asks
+
+
+def _outlives_a_step(
+    program: Program, function: str, stmt: ir.Stmt, holder: ir.Expr
+) -> bool:
+    """Whether a container is surely none that is made anew for each step."""
+    if isinstance(holder, ir.Attr):
+        own = program.class_of_self(holder.value, function)
+        return own is not None and all(
+            ir.local_name(d.function).endswith("__init__")
+            for d in program.attribute_definitions(own, holder.attr)
+        )
+    assert isinstance(holder, ir.Name)
+    owner = program.owner(holder.id, function)
+    if owner is None or owner != function or program.is_param(owner, holder.id):
+        return owner is not None
+    loops = [
+        outer.path
+        for outer in program.control(function).around(stmt.path)
+        if outer.kind in ("for", "while")
+        and any(
+            ir.method_of(call) == "backward"
+            for inner in ir.statements((outer,))
+            for call in calls_of(inner)
+        )
+    ]
+    step = max(loops, key=len, default=None)
+    return step is not None and all(
+        d.stmt.path[: len(step)] != step
+        for d in program.definitions(function, holder.id)
+    )
 
 
 def _is_product(value: ir.Expr, factor: ir.Expr) -> bool:
