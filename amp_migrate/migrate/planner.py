@@ -551,7 +551,8 @@ class Planner:
         )
         higher_order.judge_training(functions)
         forwards, runs, hoisted, sources = self._plan_regions(backwards)
-        runs = self._born(group, runs)
+        # Where there are none, what else is in the way is told first.
+        runs = self._born(group, runs) or runs
         self._refuse_strangers(group, ownership, forwards)
         guarded = self._guarded(ownership, scalers, steps, forwards, group.births)
         evaluated = self._evaluation(group)
@@ -654,7 +655,10 @@ class Planner:
                 scaler = switch_kinds.scaler(self.options)
                 group.travel = travel_with(scaler, scalers, group.regional)
         travel = group.travel
-        runs = self._born(group, runs)
+        born = self._born(group, runs)
+        if runs and not born:
+            self._refuse_early(runs[0])
+        runs = born
         group.placement, group.runs = placement, runs
         full = [*hazards.spans, *higher_order.spans]
         self._place_regions(group, runs, sources, ownership, full)
@@ -1237,7 +1241,7 @@ class Planner:
         return frozenset(w for w in group.travel.scalers.ways if w[-1] == site)
 
     def _born(self, group: Group, runs: list[Run]) -> list[Run]:
-        """The runs that their switch is made before; raises `Blocked` where that is none of them.
+        """The runs that their switch is made before.
 
         What is computed earlier, while a script is still setting up, stays as it is.
         """
@@ -1253,8 +1257,6 @@ class Planner:
                 else not self._is_early(group, run, stmt)
             ):
                 kept.append(run)
-        if runs and not kept:
-            self._refuse_early(runs[0])
         return kept
 
     def _is_set_before(self, birth: Birth, place: Place, group: Group) -> bool:
