@@ -655,10 +655,10 @@ class Planner:
                 scaler = switch_kinds.scaler(self.options)
                 group.travel = travel_with(scaler, scalers, group.regional)
         travel = group.travel
-        born = self._born(group, runs)
-        if runs and not born:
+        begun = self._born(group, runs)
+        if runs and not begun:
             self._refuse_early(runs[0])
-        runs = born
+        runs = begun
         group.placement, group.runs = placement, runs
         full = [*hazards.spans, *higher_order.spans]
         self._place_regions(group, runs, sources, ownership, full)
