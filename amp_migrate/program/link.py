@@ -109,8 +109,8 @@ class Program(Names):
         self._bases: dict[str, tuple[str, ...]] = {}
         self._outer_bases: dict[str, frozenset[str]] = {}
         self._callees: dict[tuple[str, ir.Expr], tuple[str, ...]] = {}
-        self._sites: dict[int, list[CallSite]] = {}
-        """By the identity of a call."""
+        self._sites: dict[int, dict[str, list[CallSite]]] = {}
+        """By the identity of a call, and the function that it runs."""
         self._named: dict[str, _Named] = {}
         self._only_read: dict[tuple[str, str], bool] = {}
         self._followed: dict[tuple[str, str], bool] = {}
@@ -118,7 +118,6 @@ class Program(Names):
         self._noted: dict[Callable[[Program], object], object] = {}
         self._control: dict[str, ControlFlow] = {}
         self._said: dict[str, bool] = {}
-        self._statements: dict[str, tuple[ir.Stmt, ...]] = {}
 
     def noted(self, look: Callable[[Program], _Answer]) -> _Answer:
         """What one look at all of the program finds, which is taken once."""
@@ -285,7 +284,7 @@ class Program(Names):
                     inner
                     for ref in self.resolve(call.func, function)
                     if isinstance(call.func, ir.Name) and ref.kind == "function"
-                    for inner in ir.statements(self.functions[ref.name].body)
+                    for inner in self.statements(ref.name)
                 )
         return any(_sets_attributes(call) for inner in done for call in calls_of(inner))
 
@@ -752,9 +751,7 @@ class Program(Names):
         if ref.kind != "function":
             return False
         returned = [
-            stmt.value
-            for stmt in ir.statements(self.functions[ref.name].body)
-            if stmt.kind == "return"
+            stmt.value for stmt in self.statements(ref.name) if stmt.kind == "return"
         ]
         return bool(returned) and all(
             isinstance(value, ir.Call)
@@ -841,7 +838,7 @@ class Program(Names):
     def returns(self, call: ir.Call, function: str) -> Iterator[tuple[str, ir.Expr]]:
         """(function, returned expression) of the functions of this program that a call may run."""
         for callee in self.callees(call, function):
-            for stmt in ir.statements(self.functions[callee].body):
+            for stmt in self.statements(callee):
                 if stmt.kind == "return" and stmt.value is not None:
                     yield callee, stmt.value
 
@@ -851,7 +848,7 @@ class Program(Names):
         elif ref.kind == "external":
             yield Ref("made", ref.name)
         elif ref.kind == "function":
-            for stmt in ir.statements(self.functions[ref.name].body):
+            for stmt in self.statements(ref.name):
                 if stmt.kind == "return" and stmt.value is not None:
                     yield from self.resolve(stmt.value, ref.name)
 
@@ -971,14 +968,16 @@ class Program(Names):
                 self._sites[id(call)] = found
             sites = found
         for callee in self.callees(call, function) if sites else ():
-            yield from (site for site in sites if site.callee == callee)
+            yield from sites.get(callee, ())
 
-    def _find_sites(self, call: ir.Call) -> list[CallSite]:
-        places = self._places_of_calls.get(id(call))
-        if places is None:
-            decorating = (one for calls in self.decorating.values() for one in calls)
-            places = [(f, stmt) for f, stmt, one in decorating if one is call]
-        return [site for place in places for site in self._sites_at(*place, call)]
+    def _find_sites(self, call: ir.Call) -> dict[str, list[CallSite]]:
+        at = id(call)
+        places = self._places_of_calls.get(at) or self._places_of_decorating.get(at)
+        found: dict[str, list[CallSite]] = defaultdict(list)
+        for place in places or ():
+            for site in self._sites_at(*place, call):
+                found[site.callee].append(site)
+        return found
 
     @cached_property
     def _places_of_calls(self) -> dict[int, list[tuple[str, ir.Stmt]]]:
@@ -987,6 +986,15 @@ class Program(Names):
         for function, stmt, call in self.all_calls():
             found[id(call)].append((function, stmt))
         return found
+
+    @cached_property
+    def _places_of_decorating(self) -> dict[int, list[tuple[str, ir.Stmt]]]:
+        """The same of the calls that decorators are, which no statement holds."""
+        return {
+            id(call): [(function, stmt)]
+            for calls in self.decorating.values()
+            for function, stmt, call in calls
+        }
 
     def fills_self(self, call: ir.Call, callee: str, function: str) -> bool:
         """Whether the callee's first parameter is the receiver, not an argument."""
@@ -1014,15 +1022,6 @@ class Program(Names):
             for call in calls_of(stmt):
                 yield function, stmt, call
 
-    def statements(self, function: str) -> Iterator[ir.Stmt]:
-        """Every statement of a function, in source order."""
-        found = self._statements.get(function)
-        if found is None:
-            body = self.functions[function].body
-            found = self._statements[function] = tuple(ir.statements(body))
-        spend(len(found))
-        return iter(found)
-
     def all_statements(self) -> tuple[tuple[str, ir.Stmt], ...]:
         """Every statement of the program with the function it stands in, class bodies included."""
         return self._all_statements
@@ -1032,8 +1031,8 @@ class Program(Names):
         return tuple(self._find_statements())
 
     def _find_statements(self) -> Iterator[tuple[str, ir.Stmt]]:
-        for qualname, function in self.functions.items():
-            for stmt in ir.statements(function.body):
+        for qualname in self.functions:
+            for stmt in self.statements(qualname):
                 yield qualname, stmt
         for found in self.classes.values():
             for stmt in ir.statements(found.body):
@@ -1202,7 +1201,7 @@ class Program(Names):
         """The names of variables that are given what is called, or taken out of something."""
         given = {
             name
-            for found in (self._definitions, self._set_from_outside)
+            for found in (self._definitions, self.set_from_outside)
             for (_, name), defined in found.items()
             if any(isinstance(one.value, (ir.Item, ir.Call)) for one in defined)
         }
@@ -1215,10 +1214,10 @@ class Program(Names):
         """The names of functions that return something out of a table."""
         return frozenset(
             function.name
-            for function in self.functions.values()
+            for qualname, function in self.functions.items()
             if any(
                 stmt.kind == "return" and isinstance(stmt.value, ir.Item)
-                for stmt in ir.statements(function.body)
+                for stmt in self.statements(qualname)
             )
         )
 
@@ -1250,7 +1249,7 @@ class Program(Names):
         """The same, less those that only are in a file that is imported under a name out of sight."""
         found: set[str] = set()
         handed_out: dict[str, set[str]] = defaultdict(set)
-        for qualname, stmt in self.all_statements():
+        for qualname, stmt in self.mentioning(*self._runnable_names):
             for expr, is_followed in self._apart(stmt, qualname):
                 escaping = self._escapes(expr, stmt, qualname)
                 (handed_out[qualname] if is_followed else found).update(escaping)
@@ -1432,8 +1431,9 @@ class Program(Names):
             # A call comes before what it calls.
             if isinstance(inner, ir.Call):
                 called.add(id(inner.func))
-                if (self.origin(inner.func, function) or "") in _READERS:
-                    called.update(id(arg.value) for arg in inner.args)
+                given = [a.value for a in inner.args if ir.last_of(a.value) in runnable]
+                if given and self.origin(inner.func, function) in _READERS:
+                    called.update(map(id, given))
                 continue
             if not isinstance(inner, (ir.Name, ir.Attr)) or id(inner) in called:
                 continue

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from amp_migrate.core.closure import reached
+from amp_migrate.core.effort import spend
 from amp_migrate.core.records import quickly_made
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import IMPORTS, bindings, unpacked
@@ -55,11 +56,21 @@ class Names:
         self._targets: dict[str, dict[str, set[str]]] = {}
         self._importers: dict[str, frozenset[str]] = {}
         self._arounds: dict[frozenset[str], frozenset[str]] = {}
+        self._statements: dict[str, tuple[ir.Stmt, ...]] = {}
         self.functions: dict[str, ir.Function] = {}
         self.classes: dict[str, ir.Class] = {}
         for facts in self.modules.values():
             self.functions |= facts.functions
             self.classes |= facts.classes
+
+    def statements(self, function: str) -> Iterator[ir.Stmt]:
+        """Every statement of a function, in source order."""
+        found = self._statements.get(function)
+        if found is None:
+            body = self.functions[function].body
+            found = self._statements[function] = tuple(ir.statements(body))
+        spend(len(found))
+        return iter(found)
 
     # -- scopes -------------------------------------------------------------------------------
 
@@ -105,7 +116,7 @@ class Names:
         """
         owner, name = self.home(owner, name)
         own = self._definitions.get((owner, name), [])
-        return own + self._set_from_outside.get((owner, name), [])
+        return own + self.set_from_outside.get((owner, name), [])
 
     def defined(self, name: str, function: str) -> list[Definition]:
         """Every statement that gives a value to the variable that a function means by a name."""
@@ -134,8 +145,8 @@ class Names:
     @cached_property
     def _definitions(self) -> dict[tuple[str, str], list[Definition]]:
         found: dict[tuple[str, str], list[Definition]] = defaultdict(list)
-        for qualname, function in self.functions.items():
-            for stmt in ir.statements(function.body):
+        for qualname in self.functions:
+            for stmt in self.statements(qualname):
                 for name, value, index in bindings(stmt):
                     owner = self.owner(name, qualname)
                     if owner is not None:
@@ -145,11 +156,11 @@ class Names:
         return found
 
     @cached_property
-    def _set_from_outside(self) -> dict[tuple[str, str], list[Definition]]:
+    def set_from_outside(self) -> dict[tuple[str, str], list[Definition]]:
         """``settings.optimizer = ...`` sets a variable of the file ``settings``."""
         found: dict[tuple[str, str], list[Definition]] = defaultdict(list)
-        for qualname, function in self.functions.items():
-            for stmt in ir.statements(function.body):
+        for qualname in self.functions:
+            for stmt in self.statements(qualname):
                 for target, value, index in unpacked(stmt):
                     if not isinstance(target, ir.Attr):
                         continue
@@ -595,8 +606,8 @@ class Names:
     def _written_targets(self) -> dict[str, list[tuple[ir.Expr, Definition]]]:
         """By attribute: what it is set on by a statement that names it."""
         found: dict[str, list[tuple[ir.Expr, Definition]]] = defaultdict(list)
-        for qualname, function in self.functions.items():
-            for stmt in ir.statements(function.body):
+        for qualname in self.functions:
+            for stmt in self.statements(qualname):
                 for target, value, index in unpacked(stmt):
                     if isinstance(target, ir.Attr) and stmt.kind != "delete":
                         definition = Definition(qualname, stmt, value, index)

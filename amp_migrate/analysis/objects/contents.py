@@ -112,7 +112,7 @@ class Contents:
         for _, method in self.program.classes[class_name].methods:
             function = self.program.functions[method]
             wanted = ir.Attr(ir.Name(function.self_name or "?"), attr)
-            for stmt in ir.statements(function.body):
+            for stmt in self.program.statements(method):
                 if any(wanted in ir.walk(target) for target in stmt.targets):
                     return True
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import bindings, calls_now, unpacked
+from amp_migrate.program.bindings import bindings, calls_now
 from amp_migrate.program.link import Program
 
 _CHANGING = frozenset(
@@ -20,7 +20,7 @@ def changed_globals(program: Program) -> Iterator[tuple[str, set[str]]]:
             continue
         for name in function.global_names:
             found[ir.file_of(qualname)].add(name)
-        for stmt in ir.statements(function.body):
+        for stmt in program.statements(qualname):
             roots = [_root(t) for t in stmt.targets if isinstance(t, ir.Item)]
             for call in calls_now(stmt):
                 if isinstance(call.func, ir.Attr) and call.func.attr in _CHANGING:
@@ -42,14 +42,8 @@ def changed_globals(program: Program) -> Iterator[tuple[str, set[str]]]:
 def set_from_outside(program: Program) -> dict[str, set[str]]:
     """The variables of each file that another assigns to: ``config.width = 5``."""
     found: dict[str, set[str]] = {}
-    for qualname, function in program.functions.items():
-        for stmt in ir.statements(function.body):
-            for target, _, _ in unpacked(stmt):
-                if not isinstance(target, ir.Attr) or _root(target) == "self":
-                    continue
-                home = program.elsewhere(target, qualname)
-                if home is not None and isinstance(home[0], ir.Name):
-                    found.setdefault(ir.file_of(home[1]), set()).add(home[0].id)
+    for owner, name in program.set_from_outside:
+        found.setdefault(ir.file_of(owner), set()).add(name)
     return found
 
 

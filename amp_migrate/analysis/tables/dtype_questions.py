@@ -243,7 +243,7 @@ def _goes_on(program: Program, stmt: ir.Stmt, function: str) -> bool:
             inner.kind in ("raise", "assert")
             for call in calls_of(stmt)
             for callee in program.callees(call, function)
-            for inner in ir.statements(program.functions[callee].body)
+            for inner in program.statements(callee)
         )
     )
 

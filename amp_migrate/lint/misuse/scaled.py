@@ -53,7 +53,7 @@ def findings(context: Context, protocol: Protocol, file: str) -> Iterator[Findin
     steps = {ir.file_of(there) for by in protocol.stepping.values() for _, there in by}
     trains = file in context.program.around(steps)
     for function in context.functions(file):
-        for stmt in ir.statements(context.program.functions[function].body):
+        for stmt in context.program.statements(function):
             if function in protocol.events.read:
                 if scaled.keeps_losses:
                     yield from scaled.told(stmt, function)

@@ -104,7 +104,7 @@ def _closure(
 def _nonfinite(context: Context, function: str) -> Iterator[Finding]:
     caught = {
         inner.path
-        for stmt in ir.statements(context.program.functions[function].body)
+        for stmt in context.program.statements(function)
         if any(block.field.startswith("handlers") for block in stmt.blocks)
         for inner in ir.statements(stmt.blocks[0].body)
     }

@@ -47,7 +47,7 @@ def check(context: Context, file: str) -> Iterable[Finding]:
     if not tensors.amp.has_regions:
         return
     for function in context.functions(file):
-        for stmt in ir.statements(context.program.functions[function].body):
+        for stmt in context.program.statements(function):
             for call in calls_of(stmt):
                 if tensors.is_bfloat16_array(call, function, stmt):
                     yield context.finding(TO_NUMPY, function, call)

@@ -15,7 +15,7 @@ def tied(context: Context, file: str) -> frozenset[str]:
     return frozenset(
         owner
         for name in (context.functions(file) if "weight" in facts.identifiers else ())
-        for stmt in ir.statements(context.program.functions[name].body)
+        for stmt in context.program.statements(name)
         for owner in _in_statement(stmt)
     )
 

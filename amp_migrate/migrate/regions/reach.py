@@ -108,7 +108,7 @@ class Reach:
                 for callee in self.program.callees(call, function):
                     if (callee, off, since) not in seen:
                         seen.add((callee, off, since))
-                        body = ir.statements(self.program.functions[callee].body)
+                        body = self.program.statements(callee)
                         pending += ((callee, one, off, since) for one in body)
         return bool(held[False] & held[True] or parts[False] & parts[True])
 

@@ -318,8 +318,8 @@ def _written(program: Program) -> tuple[frozenset[str], frozenset[str]]:
     """What is assigned to: of libraries (``torch.nn.Linear = Mine``), and of objects (``cfg.vocab = 5``)."""
     found: set[str] = set()
     attributes: set[str] = set()
-    for name, function in program.functions.items():
-        for stmt in ir.statements(function.body):
+    for name in program.functions:
+        for stmt in program.statements(name):
             if stmt.kind not in ("assign", "augassign", "annassign", "for", "with"):
                 continue
             for target, _, _ in unpacked(stmt):

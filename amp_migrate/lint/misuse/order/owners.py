@@ -85,7 +85,7 @@ class Owners:
         """A module by all names that a function gives it: ``self.net = net``."""
         yield module
         if isinstance(module, ir.Name):
-            for stmt in ir.statements(self.amp.program.functions[function].body):
+            for stmt in self.amp.program.statements(function):
                 for target, value, _ in unpacked(stmt):
                     if value == module and isinstance(target, ir.Attr):
                         yield target
