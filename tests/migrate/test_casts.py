@@ -16,6 +16,20 @@ loss = torch.linalg.slogdet(h.T @ h + torch.eye(1, device=device))[1]
 ---
     loss = torch.linalg.slogdet(h.T.float() @ h.float() + torch.eye(1, device=device))[1]
 
+=== computed on the CPU, which no autocast of CUDA reaches
+LINEAR
+def distances(h, kind):
+    kept = h.to(torch.device(kind))
+    sums = h.to("cpu").unsqueeze(1) - h.cpu()
+    print(h.detach().cpu().sum(), h.cpu().data.sum(), kept.shape)
+    return sums.pow(2).sum(-1)
+---
+h = model(x)
+loss = distances(h, "cuda" if torch.cuda.is_available() else "cpu").mean()
+---
+sums = h.float().to("cpu").unsqueeze(1) - h.float().cpu()
+print(h.detach().cpu().sum(), h.cpu().data.sum(), kept.shape)
+
 === of unknown precision
 LINEAR
 ---

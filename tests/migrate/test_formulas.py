@@ -446,6 +446,21 @@ for h in features(x):
 full_h = h.float() if h.dtype is torch.float16 else h
     g = (full_h.t() @ full_h).div(c)
 
+=== the trace of products
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Linear(6, 1)
+    def forward(self, x):
+        return torch.sigmoid(self.l(x).double())
+model = Net().to(device)
+---
+out = model(x)
+loss = -torch.trace(torch.matmul(y, torch.log(out).float().t()) +
+                    torch.matmul((1 - y), torch.log(1 - out).float().t()))
+---
+    loss = -torch.trace(torch.matmul(y, torch.log(out).float().t()) +
+
 === a sparse product
 class Layer(nn.Module):
     def __init__(self):

@@ -13,7 +13,7 @@ from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import CastLike, Upcast
 from amp_migrate.migrate.precision.remedies import Found, Planner, is_part
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import each_call
+from amp_migrate.program.bindings import each_call, parts_of
 from amp_migrate.sources.requirements import CHOOSES_DTYPE
 
 _WEIGHTS = "per_sample_weights"
@@ -34,6 +34,7 @@ _IN_ANY_TORCH = frozenset("complex heaviside allclose isclose".split())
 _GATHERS = ("torch.distributed.all_gather", "torch.distributed.all_gather_into_tensor")
 _MAY_BE_NUMBERS = ("weight", "other")
 _NEVER = (10**6, 0)
+_CUTS = frozenset("data detach item numpy tolist".split())
 _RANGES = frozenset("arange linspace range".split())
 _HOLD = {
     **dict.fromkeys(("tensor", "as_tensor", "new_tensor"), (0, "data")),
@@ -51,6 +52,16 @@ def is_matrix_norm(origin: str, call: ir.Call) -> bool:
         and asked not in (None, ir.Const(None))
         and call.argument(2, "dim") in (None, ir.Const(None))
     )
+
+
+def _is_cut(expr: ir.Expr) -> bool:
+    """``h.detach()``, ``h.data``, ``h.cpu().numpy``: no gradient goes back through that."""
+    match expr:
+        case ir.Attr(value=value, attr=attr):
+            return attr in _CUTS or _is_cut(value)
+        case ir.Call(func=func):
+            return _is_cut(func)
+    return False
 
 
 class Casts(Planner):
@@ -159,8 +170,35 @@ class Casts(Planner):
             for like in self.counted_like(at)
             if ir.method_of(call) in _HOLD or self.dtypes.is_fp32(like)
         )
+        if self._goes_on_at_cpu(stmt, call):
+            assert isinstance(call.func, ir.Attr)
+            yield at.inner(call.func.value)
         # Of an embedding bag: they want to be of the dtype of its weights.
         yield from (at.inner(a.value) for a in call.args if a.name == _WEIGHTS)
+
+    def _goes_on_at_cpu(self, stmt: ir.Stmt, call: ir.Call) -> bool:
+        """``h.cpu()``, ``h.to("cpu")``, if that stays part of the graph: CUDA's autocast does nothing
+        for what is computed there, so it stays half in a sum, say."""
+        match call:
+            case ir.Call(func=ir.Attr(value=value, attr="cpu"), args=()):
+                pass
+            case ir.Call(
+                func=ir.Attr(value=value, attr="to"),
+                args=(
+                    ir.Arg(
+                        value=ir.Const(value="cpu")
+                        | ir.Call(args=(ir.Arg(value=ir.Const(value="cpu")),))
+                    ),
+                    *_,
+                ),
+            ):
+                pass
+            case _:
+                return False
+        return not _is_cut(value) and not any(
+            isinstance(outer, ir.Attr) and _is_cut(outer) and call in ir.walk(outer)
+            for outer in parts_of(stmt)
+        )
 
     def _narrow(self, function: str, call: ir.Call) -> Iterator[ir.Expr]:
         """The operands of what is not there in half precision."""

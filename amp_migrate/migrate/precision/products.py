@@ -49,6 +49,7 @@ def of_products(
     island."""
     program = remedies.program
     found = [p for e in stmt.exprs for p in _overflowing(program, function, e)]
+    found = found or [*_traced(program, function, stmt)]
     found = found or [*_of_sparse(remedies, function, stmt)]
     found = found or [*_kept(program, function, stmt)]
     found = found or [*_in_distances(program, function, stmt)]
@@ -62,6 +63,16 @@ def of_products(
             code = "" if message is _NO_DIGITS else "AMP020"
             return Refusal(code, message, stmt.line)
     return None
+
+
+def _traced(program: Program, function: str, stmt: ir.Stmt) -> Iterator[_Product]:
+    """``torch.trace(a @ b.t())``: what is summed is left of many products, added up in half precision."""
+    for call in calls_of(stmt):
+        if ir.method_of(call) == "trace":
+            for product in ir.walk(call):
+                factors = factors_of(program, function, product)
+                if factors is not None:
+                    yield product, factors, "the trace of a product may overflow in float16"
 
 
 def _of_sparse(remedies: Remedies, function: str, stmt: ir.Stmt) -> Iterator[_Product]:
