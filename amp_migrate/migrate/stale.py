@@ -385,7 +385,8 @@ def _is_made_by_self(
             )
         case ir.Call(func=func, args=args):
             origin = program.origin(func, function)
-            if isinstance(func, ir.Attr) and origin is None:
+            made_here = program.callees(expr, function)
+            if isinstance(func, ir.Attr) and origin is None and not made_here:
                 return are((func.value,))
             if isinstance(func, ir.Name) and origin is not None:
                 return are(arg.value for arg in args)

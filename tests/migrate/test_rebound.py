@@ -327,6 +327,13 @@ PEERS = EACH_ITS_OWN.replace(
 RENEWED["an object with a model"] = EACH_ITS_OWN.replace(
     "GIVEN", "self.net.parameters()"
 )
+RENEWED["an object with a model that another class makes"] = (
+    "class Nets:\n    @staticmethod\n    def build(size):\n"
+    "        return make().to(device)\n"
+    + EACH_ITS_OWN.replace("GIVEN", "self.net.parameters()").replace(
+        "make().to(device)", "Nets.build(8)"
+    )
+)
 RENEWED["an object with a list of weights"] = EACH_ITS_OWN.replace(
     "GIVEN", "self.weights"
 )
