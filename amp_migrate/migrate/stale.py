@@ -15,6 +15,7 @@ from amp_migrate.analysis.objects.held import Identity
 from amp_migrate.analysis.objects.live import Live
 from amp_migrate.analysis.objects.makers import parameters_of
 from amp_migrate.analysis.objects.optimizers import Birth, Slot
+from amp_migrate.analysis.objects.points_to import WRAPPERS
 from amp_migrate.analysis.paths.events import Event, Events
 from amp_migrate.analysis.paths.identity import Identities
 from amp_migrate.analysis.paths.loops import refused
@@ -535,7 +536,8 @@ def _layers(
     for target, value, index in unpacked(stmt):
         if isinstance(target, (ir.Attr, ir.Item)) and value is not None:
             if index is None and _is_layer(program, forward, value, function):
-                yield target.value, value
+                if not _wraps(program, value, target, function):
+                    yield target.value, value
     for call in calls_of(stmt):
         if program.origin(call.func, function) == "builtins.setattr":
             if len(call.args) == 3 and not isinstance(call.args[1].value, ir.Const):
@@ -544,6 +546,14 @@ def _layers(
         if isinstance(call.func, ir.Attr) and call.func.attr in _ADDING and call.args:
             if _is_layer(program, forward, call.args[-1].value, function):
                 yield call.func.value, call.args[-1].value
+
+
+def _wraps(program: Program, value: ir.Expr, target: ir.Expr, function: str) -> bool:
+    """``DataParallel(model.features)`` for ``model.features``, which holds the same parameters."""
+    match value:
+        case ir.Call(func=func, args=(ir.Arg(value=inner), *_)):
+            return inner == target and program.origin(func, function) in WRAPPERS
+    return False
 
 
 def _thaws(stmt: ir.Stmt) -> Iterator[ir.Expr]:

@@ -290,6 +290,9 @@ RENEWED = {
         "def kept():\n    pass\n"
     ),
     "a layer put in before the birth": f"{GROWS}model.grow()\n{SGD}{EPOCH}",
+    "a part that is wrapped": (
+        f"{GROWS}model.grow()\n{SGD}model.head = nn.DataParallel(model.head)\n{EPOCH}"
+    ),
     "an optimizer for the layer that was put in": (
         f"{GROWS}{SGD}{EPOCH}model.grow()\n{ADAM}{EPOCH}"
     ),
