@@ -10,7 +10,12 @@ from itertools import combinations
 from pathlib import PurePath
 from typing import NoReturn
 
-from amp_migrate.analysis.objects.availability import Place, Sight, is_over
+from amp_migrate.analysis.objects.availability import (
+    Place,
+    Sight,
+    is_come_to_before,
+    is_over,
+)
 from amp_migrate.analysis.objects.concrete import Concrete, without
 from amp_migrate.analysis.objects.disjoint import Disjoint
 from amp_migrate.analysis.objects.forward import Forward
@@ -1228,9 +1233,11 @@ class Planner:
 
     def _is_early(self, group: Group, run: Run, stmt: ir.Stmt) -> bool:
         """Whether a run is over when an optimizer is made in a function that its own calls."""
+        places = [Place(birth.function, birth.stmt) for birth in group.births]
         return all(
-            is_over(self.program, run.function, stmt, Place(birth.function, birth.stmt))
-            for birth in group.births
+            is_over(self.program, run.function, stmt, place)
+            and not is_come_to_before(self.program, run.function, place)
+            for place in places
         )
 
     @staticmethod

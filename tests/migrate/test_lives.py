@@ -329,6 +329,39 @@ def test_an_attribute_for_new_weights() -> None:
     assert output.index("self.scaler = ") > output.index("def begin")
 
 
+def test_a_method_that_trains_and_builds_all_anew_to_evaluate() -> None:
+    """A constructor has built it all before: what is trained first is in its region."""
+    source = """\
+class Solver:
+    def __init__(self):
+        self.optimizer = None
+        self.build()
+    def build(self):
+        self.net = make().to(device)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+    def train(self):
+        for x, y in data:
+            loss = criterion(self.net(x), y)
+            self.net.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+        best = self.net.state_dict()
+        del self.net
+        self.build()
+        self.net.load_state_dict(best)
+        print(self.net(data[0][0]).mean().item())
+solver = Solver()
+solver.train()
+"""
+    output = migrated(source)
+    assert "with torch.autocast(" in output
+    check_runs(HEAD + source, HEAD + output)
+    # Nothing has built it where it is first used.
+    late = source.replace("        self.build()\n    def build", "    def build")
+    late = late.replace(" None\n", " None\n        self.net = make().to(device)\n")
+    assert left_alone(late) in ("AMP010", "AMP011", "AMP033")
+
+
 @pytest.mark.parametrize("call", ("super().__init__()", "Trainer.__init__(self)", ""))
 def test_a_subclass_that_begins_in_another_way(call: str) -> None:
     """Its objects have the scaler of the base only where they begin as that does."""

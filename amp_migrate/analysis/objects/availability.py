@@ -337,6 +337,43 @@ def is_over(
     )
 
 
+def is_come_to_before(program: Program, function: str, place: Place) -> bool:
+    """Whether a place is surely come to before a function is run, which comes to it again: an optimizer is
+    made there, and a constructor and a method build it, say."""
+    passing: dict[str, set[ir.Path]] = {place.function: {place.stmt.path}}
+    pending = [place.function]
+
+    def is_passed(one: str) -> bool:
+        return program.control(one).is_passed(lambda stmt: stmt.path in passing[one])
+
+    while pending:
+        one = pending.pop()
+        if one != function and is_passed(one):
+            for site in program.call_sites.get(one, ()):
+                known = passing.setdefault(site.caller, set())
+                if site.stmt.path not in known:
+                    known.add(site.stmt.path)
+                    pending.append(site.caller)
+
+    def is_behind(one: str, asked: tuple[str, ...]) -> bool:
+        sites = program.call_sites.get(one, ())
+        return (
+            bool(sites)
+            and one not in asked
+            and all(
+                any(
+                    path != s.stmt.path
+                    and program.control(s.caller).dominates(path, s.stmt.path)
+                    for path in passing.get(s.caller, ())
+                )
+                or is_behind(s.caller, (*asked, one))
+                for s in sites
+            )
+        )
+
+    return is_behind(function, ())
+
+
 def _late(
     definitions: list[Definition], at: str, line: int, place: Place
 ) -> list[Definition]:
