@@ -492,6 +492,37 @@ loss = ((n.mean(1, keepdim=True) - y) ** 2).mean()
 ---
 n = h / (h.norm(dim=1, keepdim=True) + 1e-8)
 
+=== bounds of an object, which may be any number
+NET
+    return self.fc2(self.features(x))
+class Bounds:
+    def __init__(self):
+        self.low, self.high, self.least = 0, 0, 1e8
+bounds = Bounds()
+import copy
+target = copy.deepcopy(model)
+---
+with torch.no_grad():
+    goal = target(x).min(1, keepdim=True)[0]
+    goal = y + 0.5 * goal.clamp(bounds.low, bounds.high)
+    bounds.least = min(bounds.least, float(goal.min()))
+bounds.low, bounds.high = bounds.least, 1
+loss = F.mse_loss(model(x), goal)
+---
+full_goal = goal.float() if goal.dtype is torch.float16 else goal
+
+=== a place far away, of which only the shape goes on
+NET
+    h = self.features(x)
+    far = torch.cat((x, torch.zeros_like(h[:1, :6]) + 1e6))
+    count = h.mean()
+    count -= far.shape[0]
+    return self.fc2(h) + far.mean() * 1e-6 + count
+---
+loss = F.mse_loss(model(x), y)
+---
+far = torch.cat((x, torch.zeros_like(h[:1, :6]).float() + 1e6))
+
 === a deviation
 model = nn.Linear(6, 8).to(device)
 ---
@@ -1248,16 +1279,33 @@ def test_bfloat16_rounds_to_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "loss",
+    ("loss", "expected"),
     [
-        "(out * 1e5 * y).sum(1).abs().mean() * 1e-5",
-        "(7e4 / (out.abs() + 1)).mean() * 1e-5",
-        "((out + 1e5) - 1e5).abs().mean()",
+        (
+            "(out * 1e5 * y).sum(1).abs().mean() * 1e-5",
+            "(out.float() * 1e5 * y).sum(1).abs().mean() * 1e-5",
+        ),
+        (
+            "(7e4 / (out.abs() + 1)).mean() * 1e-5",
+            "(7e4 / (out.abs() + 1).float()).float().mean() * 1e-5",
+        ),
+        (
+            "((out + 1e5) - 1e5).abs().mean()",
+            "((out.float() + 1e5).float() - 1e5).abs().float().mean()",
+        ),
     ],
 )
-def test_a_factor_is_no_mask(loss: str) -> None:
+def test_a_factor_is_no_mask(loss: str, expected: str) -> None:
     """Held at half precision's largest number, it would be another one."""
     source = FACTOR.replace("LOSS", loss)
+    result = migrate_source(source, path="train.py")
+    assert f"        loss = {expected}\n" in result.output
+    check_runs(source, result.output)
+
+
+def test_a_factor_of_a_product_is_left_alone() -> None:
+    """Autocast makes it half again."""
+    source = FACTOR.replace("LOSS", "torch.mm(out + 1e5, y.t()).mean()")
     result = migrate_source(source, path="train.py")
     assert result.output == source
     assert [found.code for found in result.diagnostics] == ["AMP021"]

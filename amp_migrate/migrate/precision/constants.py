@@ -414,9 +414,8 @@ class Constants(Planner):
             elif self.half.overflows(value):
                 given = at.inner(operand)
                 masks = op != "/" and (abs(value) >= _SENTINEL or _is_mask(other))
-                found = self._bound(given, value, other if masks else None, line)
-                if not masks and self._is_full(other, at):
-                    found = None
+                if masks or not self._is_full(other, at):
+                    found = self._bound(given, value, other, line, masks)
             if found is not None:
                 return found
         if op == "-" and operation.operands[0] == ir.Const(1):
@@ -495,9 +494,14 @@ class Constants(Planner):
     # -- what helps -----------------------------------------------------------------------------
 
     def _bound(
-        self, at: Made, value: float, tensor: ir.Expr | None, line: int
+        self,
+        at: Made,
+        value: float,
+        tensor: ir.Expr | None,
+        line: int,
+        masks: bool = True,
     ) -> Refusal | None:
-        """Keep a large number within what a tensor's dtype holds."""
+        """Keep a large number within what a tensor's dtype holds, if it ``masks``; or cast the tensor up."""
         refusal = Refusal(
             "AMP021", f"{value:g} is beyond half precision's largest number", line
         )
@@ -511,13 +515,16 @@ class Constants(Planner):
                 return refusal
             self._settled += ir.walk(at.expr)
             return None
-        edit = self._bounded(at, value, tensor)
+        edit = self._bounded(at, value, tensor) if masks else None
         if edit is not None:
             self.remedies.edit(at.function, edit)
         elif (
             self.under_autocast
             and (self.goes_into_half(at.function, at.stmt) or self._is_multiplied(at))
-        ) or not (self.remedies.raise_(of, False) or self.remedies.replace(of)):
+        ) or not (
+            self.remedies.raise_(of, self.remedies.is_tensor(of))
+            or self.remedies.replace(of)
+        ):
             return refusal
         self._settled += ir.walk(at.expr)
         return None
@@ -556,7 +563,7 @@ class Constants(Planner):
                 continue
             into: list[ir.Expr] = []
             if stmt.kind == "augassign" and stmt.value is not None:
-                if any(one in roots for one in ir.walk(stmt.value)):
+                if any(one in roots for one in _values(stmt.value)):
                     into += stmt.targets
             for call in calls_of(stmt):
                 if ir.method_of(call) in _CASTS and any(
@@ -839,6 +846,14 @@ def _unsquashed(expr: ir.Expr) -> Iterator[ir.Expr]:
     if not isinstance(expr, ir.Call) or ir.last_of(expr.func) not in _SOFTMAX:
         for child in ir.children(expr):
             yield from _unsquashed(child)
+
+
+def _values(expr: ir.Expr) -> Iterator[ir.Expr]:
+    """What an expression computes with: of ``h.shape``, that is not ``h``."""
+    if not (isinstance(expr, ir.Attr) and expr.attr in ("shape", "device", "size")):
+        yield expr
+        for inner in ir.children(expr):
+            yield from _values(inner)
 
 
 def _is_mask(expr: ir.Expr) -> bool:
