@@ -304,6 +304,24 @@ loss = out.mean() * torch.quantile(p @ q, 0.5)
 ---
     loss = out.float().mean() * torch.quantile(p @ q, 0.5)
 
+=== a flow that is inverted, which is no matrix
+class Shift(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.by = nn.Linear(1, 1)
+    def inverse(self, u, y):
+        return u - self.by(y)
+class Flow(nn.Sequential):
+    def inverse(self, u, y):
+        for module in reversed(self):
+            u = module.inverse(u, y)
+        return u
+model = Flow(Shift(), Shift()).to(device)
+---
+loss = F.mse_loss(model.inverse(x[:, :1], y), y)
+---
+u = module.inverse(u, y)
+
 === a normal distribution of several dimensions
 model = nn.Linear(6, 4).to(device)
 variance = torch.full((4,), 0.36).to(device)
@@ -780,6 +798,50 @@ NET
 loss = F.mse_loss(model(x), y)
 ---
 h.addmm_
+
+=== a distribution whose class an attribute holds
+from torch.distributions import MultivariateNormal
+class Output:
+    kind: type
+    def distr(self, out):
+        return self.kind(*self.split(out))
+class Several(Output):
+    def __init__(self):
+        self.kind = MultivariateNormal
+    def split(self, out):
+        scale = 0.1 * out[:, 3:].view(-1, 3, 3).tril(-1) + torch.eye(3).to(out)
+        return out[:, :3], None, None, scale
+output = Several()
+model = nn.Linear(6, 12).to(device)
+---
+dist = output.distr(model(x))
+loss = -dist.log_prob(x[:, :3]).mean()
+---
+return self.kind
+
+=== a distribution that factorizes what it multiplies
+model = nn.Linear(6, 12).to(device)
+---
+out = model(x)
+dist = torch.distributions.LowRankMultivariateNormal(
+    out[:, :3], out[:, 3:9].view(8, 3, 2), out[:, 9:].exp()
+)
+loss = -dist.log_prob(x[:, :3]).mean()
+---
+dist = torch
+
+=== a distribution that a class out of sight makes
+LINEAR
+from torch.distributions import LowRankMultivariateNormal
+from library import Output
+class Low(Output):
+    def __init__(self):
+        self.kind = LowRankMultivariateNormal
+output = Low()
+---
+loss = F.mse_loss(model(x), y) - output.distr(x).log_prob(x).mean()
+---
+self.kind =
 
 === a dot product by einsum
 NET

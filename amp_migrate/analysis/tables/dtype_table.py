@@ -59,10 +59,17 @@ RAISES = re.compile(
     r"|istft|fft|ifft|rfft|irfft|baddbmm_|sspaddmm|hspmm)"
     r"|torch\.sparse\.(addmm|sampled_addmm|spsolve)"
     r"|torch\.fft\.\w+|warpctc_pytorch\.\w+"
-    r"|torch\.distributions\.(multivariate_normal\.)?MultivariateNormal"
+    r"|torch\.distributions\.(\w+\.)?(MultivariateNormal|LowRankMultivariateNormal|Wishart)"
     r"|torch_geometric\.nn\.(models\.)?DeepGraphInfomax\.loss"
 )
 """Functions that raise in half precision, or lose their meaning there."""
+DISTRIBUTIONS = ("MultivariateNormal", "LowRankMultivariateNormal", "Wishart")
+"""Those whose methods factorize matrices."""
+FACTORS = re.compile(
+    r"torch\.distributions\.(\w+\.)?(LowRankMultivariateNormal|Wishart)"
+)
+"""Those that factorize what they multiply themselves, which autocast makes half: an island around what makes
+one is not enough."""
 NORMAL = re.compile(r"torch\.distributions\.(normal\.)?Normal")
 FLOAT = re.compile(r"torch\.(float|float32|Tensor|FloatTensor|cuda\.FloatTensor)")
 INTEGERS = re.compile(r"torch\.(u?int\d*|long|short|bool)")

@@ -38,6 +38,7 @@ from amp_migrate.program.link import Program
 _LIBRARY_METHODS = ("loss",)
 """Methods of what a library makes that are among these."""
 _RAISING_METHODS = operations("no-half")
+_WITHOUT_ARGUMENTS = frozenset("det inverse logdet matrix_exp slogdet".split())
 _REPLICATES = ("DataParallel", "data_parallel", "parallel_apply")
 _PLAIN_BASES = frozenset(
     f"torch.nn.{name}"
@@ -45,6 +46,7 @@ _PLAIN_BASES = frozenset(
 )
 _ASKS = "is_autocast_enabled"
 _ASSERTS = ("torch.testing.assert_close", "torch.testing.assert_allclose")
+_FACTORS = "what factorizes its covariance, now and later, fails in half precision"
 _NO_NUMPY = ".numpy() of a bfloat16 tensor raises"
 
 
@@ -100,6 +102,7 @@ class Hazards:
         for facts in (self.program.functions[one] for one in sorted(functions)):
             if facts.is_async:
                 raise refused("AMP034", f"{facts.name}() is async", facts.line)
+        self._judge_handed_out()
         if self.options.dtype != "float16":
             self._judge_bfloat16()
         if self.options.torch_version < (1, 8):
@@ -143,7 +146,7 @@ class Hazards:
             refusal = self._remedied(function, stmt)
             if refusal is None or not self._executes(function, stmt):
                 continue
-            if refusal.message is NO_ISLAND:
+            if refusal.message in (NO_ISLAND, _FACTORS):
                 raise Blocked(refusal)
             suits = self._suits(function, stmt)
             found = suits and (
@@ -372,6 +375,27 @@ class Hazards:
                 )
                 raise refused("AMP009", message, call.line)
 
+    def _judge_handed_out(self) -> None:
+        """``kind = MultivariateNormal`` in a class that derives from one out of sight, which may make one."""
+        program = self.program
+        for function, stmt in program.mentioning(*dtype_table.DISTRIBUTIONS):
+            origin = stmt.value and program.origin(stmt.value, function)
+            if not (
+                stmt.kind in ("assign", "annassign")
+                and ir.file_of(function) in self.files
+                and dtype_table.RAISES.fullmatch(origin or "")
+            ):
+                continue
+            for name, facts in program.classes.items():
+                holds = any(stmt is one for one in ir.statements(facts.body)) or (
+                    name == program.functions[function].class_name
+                    and self.can_run(function)
+                )
+                if holds and program.external_bases(name) - _PLAIN_BASES:
+                    kind = (origin or "").rsplit(".", 1)[-1]
+                    message = f"{kind} fails in half precision, and a class out of sight may make one"
+                    raise refused("AMP020", message, stmt.line)
+
     def _judge_bfloat16(self) -> None:
         for function, _, call in self.program.all_calls():
             func = call.func
@@ -437,7 +461,8 @@ class Hazards:
     ) -> Refusal | None:
         origin = program.origin(call.func, function)
         refs = program.resolve(call.func, function)
-        names = {origin or ""} | {ref.name for ref in refs if ref.kind == "made"}
+        names = {origin or ""}
+        names |= {ref.name for ref in refs if ref.kind in ("made", "external")}
         for expr, where, _ in self._called.held(call.func, function, stmt):
             names.add(program.origin(expr, where) or "")
         for ref in refs:
@@ -454,6 +479,8 @@ class Hazards:
             message = f"before torch {_shown(since()[older])}, autocast leaves {older}() in half precision"
             return Refusal("AMP009", message, call.line)
         for name in names:
+            if dtype_table.FACTORS.fullmatch(name):
+                return Refusal("AMP020", _FACTORS, call.line)
             if dtype_table.RAISES.fullmatch(name) or is_matrix_norm(name, call):
                 short = name.rsplit(".", 1)[-1]
                 return Refusal(
@@ -491,6 +518,8 @@ class Hazards:
         if origin is not None or not isinstance(call.func, ir.Attr):
             return None
         method = call.func.attr
+        if method in _WITHOUT_ARGUMENTS and call.args:
+            return None  # That is no tensor's.
         if method in _RAISING_METHODS and not refs:
             return Refusal(
                 "AMP020", f".{method}() is not implemented in half precision", call.line
