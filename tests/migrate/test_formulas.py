@@ -461,6 +461,23 @@ loss = -torch.trace(torch.matmul(y, torch.log(out).float().t()) +
 ---
     loss = -torch.trace(torch.matmul(y, torch.log(out).float().t()) +
 
+=== sparse products, part by part
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(6, 1)
+    def forward(self, x, parts):
+        h, found = self.linear(x), []
+        for f in range(len(parts)):
+            found.append(torch.sparse.mm(parts[f], h))
+        return torch.cat(found)
+model = Layer().to(device)
+parts = [torch.eye(8)[:4].to_sparse().to(device), torch.eye(8)[4:].to_sparse().to(device)]
+---
+loss = F.mse_loss(model(x, parts), y)
+---
+    found.append(torch.sparse.mm(full_parts, h.float()))
+
 === a sparse product
 class Layer(nn.Module):
     def __init__(self):

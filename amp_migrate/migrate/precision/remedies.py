@@ -236,7 +236,7 @@ class Remedies:
         inside = {id(inner) for inner in ir.walk(product)}
         rest = [inner for inner in parts_of(stmt) if id(inner) not in inside]
         if (
-            stmt.kind not in ("assign", "annassign", "return")
+            not (stmt.kind in ("assign", "annassign", "return") or _appends(stmt))
             or any(forward.in_expression(factor, function) for factor in factors)
             or any(factors_of(self.program, function, inner) for inner in rest)
             or not all(_is_same_in_island(inner, product) for inner in rest)
@@ -497,12 +497,23 @@ class Planner:
         self.halves = remedies.halves
 
 
+def _appends(stmt: ir.Stmt) -> bool:
+    """``parts.append(a @ b)``."""
+    match stmt:
+        case ir.Stmt(
+            kind="expr",
+            value=ir.Call(func=ir.Attr(value=ir.Name(), attr="append"), args=(_,)),
+        ):
+            return True
+    return False
+
+
 def _is_same_in_island(expr: ir.Expr, product: ir.Expr) -> bool:
     """Whether an island computes as autocast would what a product in fp32 goes into: what autocast would
     put into fp32 is there."""
     if isinstance(expr, ir.Call):
         name = ir.method_of(expr) or ir.key_of(expr.func)
-        if name in ("size", "numel", "dim", "len"):
+        if name in ("size", "numel", "dim", "len", "append"):
             return True
         if name not in _GOES_ON or not isinstance(expr.func, ir.Attr):
             return False
