@@ -138,9 +138,7 @@ def _widened(value: ast.expr) -> ast.expr | None:
     match value:
         case ast.IfExp(orelse=ast.Name() | ast.Attribute()):
             pass
-        case ast.IfExp(
-            orelse=ast.Subscript(ast.Name(), ast.Constant() | ast.Tuple() | ast.Name())
-        ):
+        case ast.IfExp(orelse=ast.Subscript() as part) if _is_element(part):
             pass
         case _:
             return None
@@ -152,6 +150,15 @@ def _widened(value: ast.expr) -> ast.expr | None:
     like = rf"{x}\.to\(\w+(\.\w+)*\.dtype\) if \w+(\.\w+)*\.is_tensor\({x}\)"
     found = re.fullmatch(rf"({full}|{like}) else {x}", said)
     return value.orelse if found else None
+
+
+def _is_element(expr: ast.expr) -> bool:
+    """``x[0]``, ``x[i][j]``."""
+    while isinstance(expr, ast.Subscript) and isinstance(
+        expr.slice, (ast.Constant, ast.Tuple, ast.Name)
+    ):
+        expr = expr.value
+    return isinstance(expr, ast.Name)
 
 
 class _Substitute(ast.NodeTransformer):

@@ -219,6 +219,21 @@ loss = F.mse_loss(out, y)
 full_found = found[i].float() if found[i].dtype is torch.float16 else found[i]
 kept[name] = np.array(full_found.detach().cpu())
 
+=== one of several of several
+LINEAR
+import numpy as np
+def show(codes):
+    for i in range(len(codes)):
+        for j in range(len(codes[i])):
+            print(codes[i][j].cpu().numpy().mean() < 9)
+---
+out = model(x)
+show([[y * 1, out.detach()], [0.5 * y]])
+loss = F.mse_loss(out, y)
+---
+if codes[i][j].dtype is torch.float16
+print(full_codes.cpu().numpy().mean() < 9)
+
 === an attribute of unknown precision
 kind = getattr(torch, "float" + "32")
 class Flow(nn.Module):

@@ -128,7 +128,9 @@ class Remedies:
         if not isinstance(base, ir.Name) and self._may_set(stmt, base, function):
             return None
         known = self.program.modules[ir.file_of(function)].identifiers
-        held = base.value if isinstance(base, ir.Item) else base
+        held: ir.Expr = base
+        while isinstance(held, ir.Item):
+            held = held.value
         assert isinstance(held, (ir.Name, ir.Attr))
         name = f"full_{held.id if isinstance(held, ir.Name) else held.attr}"
         steps = steps_to(stmt, base, in_test=True)
@@ -284,9 +286,7 @@ class Remedies:
                     expr = value
                 case ir.Item(value=value) if is_part(expr):
                     expr = value
-                case ir.Item(value=ir.Name(id=held), key=key) if isinstance(
-                    key, ir.Name
-                ) or _is_number(key):
+                case ir.Item() if held := _numbered(expr):
                     return (
                         expr if self.program.owner(held, function) == function else None
                     )
@@ -410,6 +410,15 @@ def is_part(expr: ir.Expr) -> bool:
         case ir.Item(key=ir.Display(items=keys)):
             return any(map(is_slice, keys))
     return False
+
+
+def _numbered(expr: ir.Expr) -> str | None:
+    """The variable of whose elements an expression is one, or an element of one: ``x`` of ``x[i][j]``."""
+    while isinstance(expr, ir.Item) and (
+        isinstance(expr.key, ir.Name) or _is_number(expr.key)
+    ):
+        expr = expr.value
+    return expr.id if isinstance(expr, ir.Name) else None
 
 
 def _is_number(key: ir.Expr) -> bool:
