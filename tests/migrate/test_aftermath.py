@@ -368,3 +368,44 @@ Decaying().fit()
     (found,) = migrate_source(HEAD + source, path="train.py").diagnostics
     assert found.code == "AMP030"
     assert found.blocker is not None and found.blocker.text.endswith("# here")
+
+
+PEERS = """\
+class Learner:
+    def __init__(self):
+        self.net = make().to(device)
+        self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
+    def update(self, x, y):
+        self.opt.zero_grad()
+        loss = criterion(self.net(x), y)
+        loss.backward()
+        self.opt.step()
+class Follower(Learner):
+    def __init__(self, other):
+        super().__init__()
+        self.other = other
+    def update(self, x, y):
+        self.opt.zero_grad()
+        loss = criterion(self.net(x), y)
+        loss.backward()
+        for p, q in zip(self.net.parameters(), OTHER.parameters()):
+            if q.grad is not None:
+                EDIT
+        self.opt.step()
+one = Learner()
+two = Follower(one)
+for x, y in data:
+    one.update(x, y)
+    two.update(x, y)
+"""
+
+
+@pytest.mark.parametrize(
+    "edit",
+    ["p.grad.add_(q.grad)", "p.grad += 0.1 * q.grad", "p.grad = p.grad + q.grad.data"],
+)
+def test_gradients_of_another_object_whose_step_may_be_skipped(edit: str) -> None:
+    source = PEERS.replace("OTHER", "self.other.net").replace("EDIT", edit)
+    assert left_alone(source) == "AMP030"
+    own = PEERS.replace("OTHER", "self.net").replace("EDIT", edit)
+    assert "scaler.step(self.opt)" in migrated(own)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 
 from amp_migrate.analysis.objects.points_to import Object, PointsTo
 from amp_migrate.analysis.tables import vocabulary
@@ -49,6 +49,72 @@ def step_by_hand(
             if one in holders:
                 return other.line
     return 0
+
+
+def taken_from_another(stmt: ir.Stmt, around: Iterable[ir.Stmt]) -> bool:
+    """Whether a statement, in some loops, makes gradients of those of another object:
+    ``for p, q in zip(self.net.parameters(), self.other.net.parameters()): p.grad.add_(q.grad)``.
+    """
+    whose = {
+        target: _holder(each)
+        for loop in around
+        if loop.kind == "for"
+        for targets, each in _pairs(loop)
+        for target in targets
+    }
+    made = [*stmt.targets]
+    made += [
+        call.func.value
+        for call in calls_of(stmt)
+        if isinstance(call.func, ir.Attr) and call.func.attr.endswith("_")
+    ]
+    own = {id(inner) for one in made for inner in ir.walk(one)}
+    edited = [whose.get(p) for one in made for p in _with_gradients(one)]
+    taken = [
+        whose.get(q)
+        for expr in stmt.exprs
+        for inner in ir.walk(expr)
+        if id(inner) not in own
+        for q in _with_gradients(inner)
+    ]
+    return any(
+        isinstance(one, ir.Attr)
+        and isinstance(other, ir.Attr)
+        and one.attr == other.attr
+        and one != other
+        for one in edited
+        for other in taken
+    )
+
+
+def _with_gradients(expr: ir.Expr) -> list[ir.Expr]:
+    """``p`` of ``p.grad``, ``p.grad.data``."""
+    if isinstance(expr, ir.Attr) and expr.attr == "data":
+        expr = expr.value
+    is_gradient = isinstance(expr, ir.Attr) and expr.attr == "grad"
+    return [expr.value] if isinstance(expr, ir.Attr) and is_gradient else []
+
+
+def _pairs(loop: ir.Stmt) -> Iterator[tuple[tuple[ir.Expr, ...], ir.Expr]]:
+    """The variables of a loop, with what each of them goes through."""
+    match loop:
+        case ir.Stmt(
+            targets=(ir.Display(items=names),),
+            value=ir.Call(func=ir.Name(id="zip"), args=args),
+        ):
+            for name, arg in zip(names, args, strict=False):
+                one = name.items if isinstance(name, ir.Display) else (name,)
+                yield one, arg.value
+        case ir.Stmt(targets=(one,), value=each) if each is not None:
+            yield one.items if isinstance(one, ir.Display) else (one,), each
+
+
+def _holder(each: ir.Expr) -> ir.Expr | None:
+    """``self.net`` of ``self.net.parameters()``."""
+    match each:
+        case ir.Call(func=ir.Attr(value=value, attr=attr)) if attr in _PARAMETERS:
+            return value
+    return None
 
 
 def averages(stmt: ir.Stmt) -> bool:

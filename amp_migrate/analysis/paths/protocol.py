@@ -21,7 +21,7 @@ from amp_migrate.analysis.paths.association import (
     optimizers_in,
 )
 from amp_migrate.analysis.paths.events import Event, Events, innermost_loop
-from amp_migrate.analysis.paths.gradients import step_by_hand
+from amp_migrate.analysis.paths.gradients import step_by_hand, taken_from_another
 from amp_migrate.analysis.paths.ownership import Ownership
 from amp_migrate.analysis.paths.walk import Flow, Frames, Site, State, Walk, suspends
 from amp_migrate.catalogue.protocol import READY, STEPPED, UNSCALED, after
@@ -455,6 +455,13 @@ class Protocol(Walk[Held]):
                 self._fault("AMP030", function, by_hand, reason)
                 continue
             if holding.gradients in _LIVE:
+                around = self.program.control(function).around(stmt.path)
+                if taken_from_another(stmt, around):
+                    reason = (
+                        "gradients of another object are taken here: where a scaler skips that "
+                        "one's step, they are infinite"
+                    )
+                    self._fault("AMP030", function, event.line, reason)
                 self.used.add((function, stmt.path))
                 if any(map(_outlives, stmt.targets)):
                     self.collected.add((function, stmt.path))
