@@ -596,8 +596,11 @@ class _Editor:
         switch = cst.parse_expression(edit.switch)
         optimizer = call.func.value
         stepped = cst.Call(
-            cst.Attribute(switch, cst.Name("step")), [cst.Arg(optimizer)]
+            cst.Attribute(switch, cst.Name("step")), [cst.Arg(optimizer), *call.args]
         )
+        if call.args:
+            space = call.whitespace_before_args
+            stepped = stepped.with_changes(whitespace_before_args=space)
         lines: list[Statement] = [_with_call(line, stepped)]
         if edit.update:
             lines += self.snippets.statements(f"{edit.switch}.update()", indent)

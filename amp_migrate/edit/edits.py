@@ -76,7 +76,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class ScalerStep:
-    """``optimizer.step()`` to ``scaler.step(optimizer)``.
+    """``optimizer.step()`` to ``scaler.step(optimizer)``, with what else the step is given behind it.
 
     ``update`` adds ``scaler.update()`` behind it, ``guard`` puts both under "if any gradient exists".
     With ``closure``, ``loss = optimizer.step(closure)`` becomes ``loss = closure()`` first.

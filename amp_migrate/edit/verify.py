@@ -300,15 +300,16 @@ def _makes_scaler(value: ast.expr) -> bool:
 
 
 def _stepped(tree: ast.Module, switches: frozenset[str]) -> frozenset[str]:
-    """What is stepped by a switch: ``scaler.step(optimizer)``."""
+    """What is stepped by a switch: ``optimizer`` of ``scaler.step(optimizer)``, and ``optimizer.step(rate)``
+    of what is given more."""
     return frozenset(
-        ast.unparse(node.args[0])
+        ast.unparse(_plain_step(node) if node.args[1:] else node.args[0])
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == "step"
         and _last(node.func.value) in switches
-        and len(node.args) == 1
+        and node.args
     )
 
 
@@ -340,7 +341,9 @@ def _apart(stmt: ast.stmt, stepped: frozenset[str]) -> Iterator[ast.stmt]:
             ]
             if not isinstance(node.func, ast.Attribute) or len(given) != 1:
                 continue
-            if ast.unparse(node.func.value) in stepped:
+            if ast.unparse(node.func.value) in stepped and (
+                ast.unparse(node) not in stepped
+            ):
                 step = ast.Call(node.func, [], [])
                 node.func, node.args, node.keywords = given[0], [], []
                 yield ast.Expr(step)
@@ -453,14 +456,14 @@ class _Eraser(ast.NodeTransformer):
             if self._is_switch(receiver):
                 if method in ("update", "unscale_", "load_state_dict"):
                     return None
-                if method == "step" and len(call.args) == 1:
-                    node.value = _plain_step(call.args[0])
+                if method == "step" and call.args:
+                    node.value = _plain_step(call)
                     return node
         if isinstance(call, ast.ListComp):
             # `[scaler.step(opt) for opt in opts]`, of which nobody takes the results.
             method, step = self._called_on_switch(ast.Expr(call.elt))
-            if method == "step" and len(step.args) == 1:
-                call.elt = _plain_step(step.args[0])
+            if method == "step" and step.args:
+                call.elt = _plain_step(step)
         self.generic_visit(node)
         return node
 
@@ -496,7 +499,11 @@ class _Eraser(ast.NodeTransformer):
             method not in ("step", "update", "unscale_") for method, _ in called
         ):
             return False
-        given = [call.args for method, call in called if method != "update"]
+        given = [
+            call.args[:1] if method == "step" else call.args
+            for method, call in called
+            if method != "update"
+        ]
         if any(len(args) != 1 for args in given):
             return False
         steps = {ast.unparse(args[0]) for args in given}
@@ -670,8 +677,10 @@ def _makes_switch(value: ast.expr) -> bool:
     )
 
 
-def _plain_step(optimizer: ast.expr) -> ast.Call:
-    return ast.Call(ast.Attribute(optimizer, "step", ast.Load()), [], [])
+def _plain_step(call: ast.Call) -> ast.Call:
+    """``optimizer.step(rate)`` of ``scaler.step(optimizer, rate)``."""
+    optimizer, *given = call.args
+    return ast.Call(ast.Attribute(optimizer, "step", ast.Load()), given, call.keywords)
 
 
 def _inlined(body: list[ast.stmt]) -> list[ast.stmt]:

@@ -287,14 +287,29 @@ class Planner:
             for classes, loops in parts
             if loops
         ]
-        mentions = {f for f, _ in self.optimizers.mentions.of(group.slots)}
-        if all(mentions.isdisjoint(part.apart) for part in found):
+        involved = {f for f, _ in self.optimizers.mentions.of(group.slots)}
+        if group.refusal is not None:
+            involved |= self._standing_at(group.refusal.line)
+        if all(involved.isdisjoint(part.apart) for part in found):
             return []
         if not alone and (
             any(map(self._holds_shared, group.births)) or not self._clears_first(group)
         ):
             return []
         return found
+
+    def _standing_at(self, line: int) -> set[str]:
+        """The functions that a line stands in."""
+        return {
+            function.qualname
+            for function in self.program.functions.values()
+            if isinstance(line, ir.Line)
+            and ir.file_of(function.qualname) == line.file
+            and any(
+                stmt.line <= line <= stmt.end_line
+                for stmt in ir.statements(function.body)
+            )
+        }
 
     def never_meet(self, groups: Sequence[Group]) -> bool:
         """Whether groups are those of one class each, of which a run has objects of one only."""
@@ -738,7 +753,14 @@ class Planner:
         if not self.options.scaled:
             return frozenset()
         reach = Reach(self.program, self.regions, self.forward, ownership)
-        guards = Guards(self.program, self.events, reach, ownership, scalers)
+        concrete = self.program.noted(Concrete)
+        shares = any(map(self._holds_shared, births))
+
+        def is_apart(method: str, other: str) -> bool:
+            classes = concrete.classes_of(method)
+            return not shares and other in concrete.apart(classes, classes)
+
+        guards = Guards(self.program, self.events, reach, ownership, scalers, is_apart)
         several = len(scalers.identities.all) > 1
         found = guards.inherited(steps, forwards)
         if several:
@@ -989,7 +1011,7 @@ class Planner:
                 # Any form of a step is as good as another.
                 found += [(qualname, stmt, event.slot)] if plain else []
                 continue
-            if call.args:
+            if call.args and not self.closures.takes_none(qualname, call):
                 reason = self.closures.reason(qualname, stmt, call)
                 message = reason or "step() is given an argument"
                 raise refused("AMP013", message, call.line)

@@ -453,6 +453,17 @@ def last_of(expr: Expr) -> str | None:
     return expr.id if isinstance(expr, Name) else None
 
 
+def ways_to(
+    expr: Expr, mention: Expr, way: tuple[Expr, ...] = ()
+) -> Iterator[tuple[Expr, ...]]:
+    """What is around each of the mentions in an expression, outermost first."""
+    way = (*way, expr)
+    if expr == mention:
+        yield way
+    for child in children(expr):
+        yield from ways_to(child, mention, way)
+
+
 def words_in(expr: Expr) -> Iterator[str]:
     """The names and the constants in an expression."""
     for inner in walk(expr):

@@ -243,6 +243,43 @@ def test_what_is_made_anew_for_each_step_keeps_no_average() -> None:
     assert "scaler.unscale_(opt)" in migrated(anew)
 
 
+MEASURED = """\
+names = {}
+
+
+def measured(tensor):
+    assert isinstance(tensor, torch.Tensor)
+    if tensor.is_sparse:
+        return measured(tensor._indices()) + measured(tensor._values())
+    return [(names.get(id(tensor)), tensor.numel(), tensor.storage().size(), tuple(tensor.size()))]
+
+
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in data:
+    opt.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    opt.step()
+for p in model.parameters():
+    if p.grad is not None:
+        names[id(p.grad)] = "{}.grad".format(type(p.grad).__name__)
+        sizes = measured(p.grad)
+        print(max(sizes))
+"""
+
+
+def test_what_has_nothing_to_do_with_the_values_of_gradients() -> None:
+    assert "scaler.step(opt)" in migrated(MEASURED)
+
+
+@pytest.mark.parametrize(
+    "values", ["tensor.sum().item()", "tensor.data", "float(tensor[0])", "tensor"]
+)
+def test_what_takes_values_of_gradients(values: str) -> None:
+    source = MEASURED.replace("tensor.numel()", values)
+    assert left_alone(source) == "AMP030"
+
+
 MASKED = """\
 opt = torch.optim.SGD(model.parameters(), lr=0.1)
 masks = load_masks()
@@ -260,6 +297,18 @@ for x, y in data:
 
 def test_masked_gradients_of_this_step_are_no_average() -> None:
     assert "scaler.unscale_(opt)" in migrated(MASKED)
+
+
+@pytest.mark.parametrize(
+    "made", ["np.zeros_like(grad)", "np.ones(grad.shape)", "np.full_like(grad, 2)"]
+)
+def test_what_is_made_in_the_shape_of_a_gradient_is_none(made: str) -> None:
+    masked = MASKED.replace("masks[n]\n", f"mask\n        grad = {made} * grad\n")
+    built = (
+        f"        mask = {made}\n        mask[:3] = masks[n][:3]\n        grad = grad *"
+    )
+    source = "import numpy as np\n" + masked.replace("        grad = grad *", built)
+    assert "scaler.unscale_(opt)" in migrated(source)
 
 
 @pytest.mark.parametrize(

@@ -1079,3 +1079,79 @@ class One:
     (tmp_path / "train.py").write_text(script)
     results = {Path(r.path).name: r for r in migrate_paths([tmp_path]).results}
     assert results["one.py"].changed and results["other.py"].changed
+
+
+def test_what_one_class_freezes_is_no_reason_to_guard_the_steps_of_another() -> None:
+    freezing = """\
+class Other(Base):
+    def update(self, x, y):
+        for p in self.net.parameters():
+            p.requires_grad = self.turns % 2 == 0
+        self.turns += 1
+        self.opt.zero_grad()
+        loss = criterion(self.net(x), y)
+        if loss.requires_grad:
+            loss.backward()
+        self.opt.step()
+
+
+class Two(Base):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(3, 3).to(device)
+        self.opt_head = torch.optim.SGD(self.head.parameters(), lr=0.1)
+    def update(self, x, y):
+        super().update(x, y)
+        self.opt_head.zero_grad()
+        loss = criterion(self.head(self.net(x).detach()), y)
+        loss.backward()
+        self.opt_head.step()
+
+
+"""
+    base, _ = before_and_after(written_out(BASE))
+    base = base.replace(
+        "def __init__(self):\n", "def __init__(self):\n        self.turns = 0\n"
+    )
+    run, _ = before_and_after(written_out(RUN))
+    run = run.replace('"other": Other', '"other": Other, "two": Two')
+    found = migrated(base + freezing + run)
+    own = found[: found.index("class Other")]
+    assert "self.scaler.step(self.opt)" in own and "p.grad is not None" not in own
+    assert found.count("p.grad is not None") == 1
+
+
+def test_what_runs_on_objects_of_another_class_is_not_in_the_way() -> None:
+    classes = """\
+import sys
+class Base:
+    def __init__(self):
+        self.net = make().to(device)
+class Other(Base):
+    def __init__(self):
+        super().__init__()
+        self.own = torch.optim.SGD(self.net.parameters(), lr=0.1)
+    def update(self, x, y):
+        self.own.zero_grad()
+        out = self.net(x)
+        loss = criterion(out, y)
+        loss.backward()
+        self.own.step()
+        return out.detach()
+    def take(self, given):
+        print(given.shape)
+class Left(Base):
+    def update(self, x, y):
+        return torch.eye(3, device=device)
+    def take(self, given):
+        print(torch.linalg.inv(*[given]))
+"""
+    run, _ = before_and_after(written_out(RUN))
+    run = run.replace('"base": Base', '"left": Left')
+    run = run.replace("one.update(x, y)", "one.take(one.update(x, y))")
+    assert "self.scaler.step(self.own)" in migrated(classes + run)
+    own = "        print(torch.linalg.inv(*[given]))\n"
+    assert (
+        left_alone((classes + run).replace("        print(given.shape)\n", own))
+        == "AMP020"
+    )

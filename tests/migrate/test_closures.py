@@ -6,7 +6,7 @@ import pytest
 from programs import HEAD, before_and_after, left_alone, migrated, trains_as_before
 from shorthand import written_out
 
-from amp_migrate.api import Options, migrate_source
+from amp_migrate.api import Options, lint_source, migrate_source
 from amp_migrate.edit.verify import difference
 
 CLOSURE = """\
@@ -226,17 +226,86 @@ def test_steps_left_alone(name: str) -> None:
     assert left_alone(SGD + LOOP + STEPS[name]) == "AMP013"
 
 
-def test_a_step_that_takes_no_closure() -> None:
-    own = (
-        "class Near(torch.optim.Optimizer):\n"
-        "    def __init__(self, params):\n        super().__init__(params, {})\n"
-        "    def step(self, near, rate):\n        pass\n"
-        "opt = Near(model.parameters())\n"
-        "for x, y in data:\n    opt.zero_grad()\n    criterion(model(x), y).backward()\n"
-        "    opt.step(data, 0.1)\n"
+NEAR = """\
+ class Near(torch.optim.Optimizer):
+     def __init__(self, params):
+         super().__init__(params, {})
+
+     @torch.no_grad()
+     def step(self, near, rate=0.1):
+         for group in self.param_groups:
+             for p, other in zip(group["params"], near):
+                 p.add_(p.grad + other.to(p.device) - p, alpha=-rate)
+
+
+ near = [p.detach().clone() for p in model.parameters()]
+ opt = Near(model.parameters())
++scaler = BORN
+ for x, y in data:
+     opt.zero_grad()
+-    loss = criterion(model(x), y)
+-    loss.backward()
++    AUTOCAST
++        loss = criterion(model(x), y)
++    scaler.scale(loss).backward()
+"""
+GIVEN = {
+    "two": (
+        "-    opt.step(near, 0.1)  # slowly\n+    scaler.step(opt, near, 0.1)  # slowly\n"
+    ),
+    "one": "-    opt.step(near)\n+    scaler.step(opt, near)\n",
+    "by name": (
+        "-    opt.step(near, rate=0.01 * len(near))\n"
+        "+    scaler.step(opt, near, rate=0.01 * len(near))\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_a_step_that_is_given_what_is_no_closure(name: str) -> None:
+    diff = written_out(f"{NEAR}{GIVEN[name]}+    scaler.update()\n")
+    before, after = before_and_after(diff)
+    assert migrated(before) == after
+    trains_as_before(diff)
+    assert all(one.code != "AMP117" for one in lint_source(HEAD + after).findings)
+
+
+PLAIN = before_and_after(written_out(NEAR))[0].rstrip()
+MAY_BE_A_CLOSURE = {
+    "called": ("p.add_(p.grad", "near()\n                p.add_(p.grad"),
+    "given on": ("p.add_(p.grad", "print_all(near)\n                p.add_(p.grad"),
+    "under another name": ("for group", "other = near\n        for group"),
+    "losses": ("p.add_(p.grad", "other.backward()\n                p.add_(p.grad"),
+    "of any number": ("rate=0.1", "*rate"),
+}
+
+
+@pytest.mark.parametrize("name", MAY_BE_A_CLOSURE)
+def test_a_step_whose_arguments_may_be_closures(name: str) -> None:
+    text = "def print_all(of):\n    of()\n" + PLAIN.replace(*MAY_BE_A_CLOSURE[name])
+    assert left_alone(f"{text}\n    opt.step(near, 0.1)\n") == "AMP013"
+
+
+@pytest.mark.parametrize("given", ["make, 0.1", "*[near, 0.1]", "closure=near"])
+def test_a_step_that_is_given_what_may_be_a_closure(given: str) -> None:
+    assert left_alone(f"{PLAIN}\n    opt.step({given})\n") == "AMP013"
+
+
+def test_a_step_that_no_optimizer_of_torch_takes() -> None:
+    first = "opt = torch.optim.SGD(model.parameters(), lr=0.1)\nopt = Near("
+    found = migrated(
+        PLAIN.replace("opt = Near(", first) + "\n    opt.step(near, 0.1)\n"
     )
-    (found,) = migrate_source(HEAD + own).diagnostics
-    assert found.message == "step() is given other arguments than a closure"
+    assert "    scaler.step(opt, near, 0.1)\n" in found
+
+
+def test_what_such_a_step_gives_back_is_none_where_it_is_skipped() -> None:
+    assert left_alone(f"{PLAIN}\n    near = opt.step(near, 0.1)\n") == "AMP016"
+
+
+def test_such_a_step_is_given_gradients() -> None:
+    body = f"{PLAIN}\n    opt.step([p.grad for p in model.parameters()])\n"
+    assert "    scaler.unscale_(opt)\n    scaler.step(opt, [p.grad" in migrated(body)
 
 
 def test_gradients_off_in_a_caller() -> None:

@@ -2023,3 +2023,25 @@ for x, y in loader:
     result = migrate_source(source, path="train.py")
     assert result.output == source
     assert [found.code for found in result.diagnostics] == ["AMP020"]
+
+
+SPREAD = ["inv(*[h[:4]])", "inv(*kept)", "inv(**{'A': h[:4]})", "inv(**named)"]
+
+
+@pytest.mark.parametrize("call", SPREAD)
+def test_half_values_that_are_spread_over_the_arguments(call: str) -> None:
+    step = before_and_after(STEP)[0]
+    use = f"    kept, named = [h[:4]], dict(A=h[:4])\n    print(torch.linalg.{call})\n"
+    result = migrate_source(HEAD + step + use, path="train.py")
+    assert [found.code for found in result.diagnostics] == ["AMP020"]
+    full = use.replace("h[:4]", "torch.eye(4)")
+    assert migrate_source(HEAD + step + full, path="train.py").changed
+
+
+def test_a_product_of_what_is_spread() -> None:
+    step = before_and_after(STEP)[0]
+    use = "    kept = [h, y.t()]\n    print(torch.mm(*kept).shape)\n"
+    before = HEAD + step + use
+    after = migrate_source(before, path="train.py").output
+    assert after != before
+    assert check_mixed(before, after) == []

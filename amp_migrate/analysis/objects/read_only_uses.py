@@ -303,7 +303,7 @@ class GoesNoFurther:
     def _all(self, mention: ir.Expr, stmt: ir.Stmt, function: str) -> bool:
         if id(stmt) in self.program.class_statements:
             return False
-        ways = [way for expr in stmt.exprs for way in _ways(expr, mention, ())]
+        ways = [way for expr in stmt.exprs for way in ir.ways_to(expr, mention)]
         return bool(ways) and all(
             way[0] not in stmt.targets and self._ends(way, stmt, function)
             for way in ways
@@ -386,7 +386,7 @@ class GoesNoFurther:
             if stmt.op or stmt.kind in ("delete", "global", "nonlocal"):
                 return False
             for expr in stmt.exprs:
-                for way in _ways(expr, ir.Name(name), ()):
+                for way in ir.ways_to(expr, ir.Name(name)):
                     if expr in stmt.targets:
                         if all(isinstance(one, ir.Display) for one in way[:-1]):
                             continue
@@ -507,16 +507,5 @@ class GoesNoFurther:
             for name in ir.walk(target)
             if isinstance(name, ir.Name)
             for expr in inside
-            for inner in _ways(expr, name, ())
+            for inner in ir.ways_to(expr, name)
         )
-
-
-def _ways(
-    expr: ir.Expr, mention: ir.Expr, way: tuple[ir.Expr, ...]
-) -> Iterator[tuple[ir.Expr, ...]]:
-    """What is around each of the mentions in an expression, outermost first."""
-    way = (*way, expr)
-    if expr == mention:
-        yield way
-    for child in ir.children(expr):
-        yield from _ways(child, mention, way)

@@ -7,18 +7,20 @@ comes back from them to the training spoils it for good.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from amp_migrate.analysis.objects.availability import root_of
 from amp_migrate.analysis.paths.gradients import averages
 from amp_migrate.analysis.tables import vocabulary
+from amp_migrate.catalogue.operations import operations
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of, parts_of
+from amp_migrate.program.bindings import calls_of
 from amp_migrate.program.link import Program
 
 Site = tuple[str, ir.Path]
 """(function, path of a statement)."""
 
+_LIKE = operations("like")
 _PURE = ("torch.", "builtins.", "math.", "numpy.", "statistics.", "json.", "logging.")
 _IMPURE = ("builtins.exec", "builtins.eval", "builtins.setattr", "torch.distributed.")
 _FAILS_ON_INF = re.compile(
@@ -109,7 +111,7 @@ class Aftermath:
                     self._is_of_this_step(one, kept, where)
                     for where, one in self.program.mentioning(name)
                     if self.program.owner(name, where) == function
-                    and kept in parts_of(one)
+                    and any(kept in self._taken(expr, where) for expr in one.exprs)
                 )
         return False
 
@@ -151,8 +153,26 @@ class Aftermath:
 
     def _reads(self, expr: ir.Expr | None, function: str, origin: bool) -> bool:
         return expr is not None and any(
-            self._is_followed(inner, function, origin) for inner in ir.walk(expr)
+            self._is_followed(inner, function, origin)
+            for inner in self._taken(expr, function)
         )
+
+    def _taken(self, expr: ir.Expr, function: str) -> Iterator[ir.Expr]:
+        """An expression with all inside it, but for that of which only the shape is asked."""
+        yield expr
+        if isinstance(expr, ir.Attr) and expr.attr in ("shape", "dtype", "device"):
+            return
+        inside = ir.children(expr)
+        if isinstance(expr, ir.Call):
+            name = self.program.origin(expr.func, function) or ""
+            asks = name.startswith(("torch.", "numpy.")) and ir.last_of(expr.func)
+            inside = (
+                inside
+                if asks not in _LIKE
+                else tuple(arg.value for arg in expr.args[1:])
+            )
+        for one in inside:
+            yield from self._taken(one, function)
 
     def _is_followed(self, expr: ir.Expr, function: str, origin: bool) -> bool:
         program = self.program

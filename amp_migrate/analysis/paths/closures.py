@@ -8,14 +8,14 @@ plans; `edit.closures` writes it so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
 
 from amp_migrate.analysis.objects.optimizers import Optimizers
-from amp_migrate.analysis.objects.points_to import PointsTo
+from amp_migrate.analysis.objects.points_to import Object, PointsTo
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of, each_call
+from amp_migrate.program.bindings import calls_of, each_call, parts_of
 from amp_migrate.program.link import Program
 
 _CALL_ONCE = frozenset(
@@ -120,20 +120,25 @@ class Closures:
                 return f"how often {name} calls its closure is not known"
         return ""
 
+    def takes_none(self, function: str, call: ir.Call) -> bool:
+        """Whether a step is given what is no closure: its optimizer's own ``step`` calls no argument."""
+        slot = self.optimizers.slot(ir.receiver_of(call), function)
+        trace = None if slot is None else self.optimizers.trace(slot)
+        return (
+            trace is not None
+            and not trace.problems
+            and bool(trace.births)
+            and all(self._function(arg.value, function) is None for arg in call.args)
+            and takes_no_closure(
+                self.program, [(one.call, one.function) for one in trace.births], call
+            )
+        )
+
     def _calls_once(self, made: ir.Call, function: str) -> bool:
         """Whether a call makes optimizers of torch.optim that call a closure once."""
-        points_to = self.program.noted(PointsTo)
-        found = points_to.whole(made, function)
+        found = _classes(self.program, made, function)
         return bool(found) and all(
-            isinstance(one.expr, ir.Call)
-            and {
-                func.name if func.kind == "external" else ""
-                for func in points_to.of(
-                    one.expr.func, one.function, one.stmt, one.context
-                )
-            }
-            <= _CALL_ONCE
-            for one in found
+            one.kind == "external" and one.name in _CALL_ONCE for one in found
         )
 
     def _of_closure(self, function: str, call: ir.Call) -> str:
@@ -228,6 +233,76 @@ class Closures:
             self._is_without_gradients(site.caller, site.stmt.path, seen)
             for site in self.program.call_sites.get(function, ())
         )
+
+
+def _classes(program: Program, made: ir.Expr, function: str) -> tuple[Object, ...]:
+    """What is called to make some optimizers; nothing where that is not wholly in sight."""
+    points_to = program.noted(PointsTo)
+    found = points_to.whole(made, function)
+    if not all(isinstance(one.expr, ir.Call) for one in found):
+        return ()
+    return tuple(
+        func
+        for one in found
+        if isinstance(one.expr, ir.Call)
+        for func in points_to.of(one.expr.func, one.function, one.stmt, one.context)
+    )
+
+
+def takes_no_closure(
+    program: Program, made: Iterable[tuple[ir.Expr, str]], step: ir.Call
+) -> bool:
+    """Whether optimizers are of classes whose own ``step`` calls nothing of what it is given, and computes
+    no gradients: a scaler hands that on. ``step``: the call, without the optimizer itself.
+    """
+    classes = [
+        one for expr, function in made for one in _classes(program, expr, function)
+    ]
+    names = {arg.name for arg in step.args}
+    own = [
+        one
+        for one in classes
+        # Those of torch take a closure at most: what is given more is no step of theirs.
+        if one.name not in _CALL_ONCE or (len(step.args) < 2 and names <= {None})
+    ]
+    return (
+        bool(own)
+        and not names & {"closure", "optimizer"}
+        and not any(arg.star for arg in step.args)
+        and all(
+            one.kind == "class"
+            and (method := program.method(one.name, "step")) is not None
+            and _calls_nothing_given(program, method)
+            for one in own
+        )
+    )
+
+
+def _calls_nothing_given(program: Program, function: str) -> bool:
+    """Whether a method never calls a parameter, nor gives it to what might, and computes no gradients."""
+    facts = program.functions[function]
+    if any(
+        ir.last_of(call.func) in ("backward", "grad")
+        for one in program.called_from((function,))
+        for _, call in each_call(program.functions[one].body)
+    ):
+        return False
+    given = {ir.Name(param.name) for param in facts.params[1:]}
+    if any(param.kind not in ("positional", "keyword") for param in facts.params):
+        return False
+    for stmt in program.statements(function):
+        if stmt.value in given and stmt.kind != "for":
+            return False  # It has another name from here on.
+        for inner in parts_of(stmt):
+            match inner:
+                case ir.Deferred():
+                    return False
+                case ir.Call(func=func, args=args) if func in given or (
+                    any(arg.value in given for arg in args)
+                    and (ir.last_of(func) == "step" or program.callees(inner, function))
+                ):
+                    return False
+    return True
 
 
 def _last(func: ir.Expr) -> str:

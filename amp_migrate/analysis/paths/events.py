@@ -405,6 +405,7 @@ class Events:
                     and inner.attr == "grad"
                     and id(inner) not in asked
                     and self.program.origin(inner, function) is None
+                    and not gradients.is_measured(self.program, inner, stmt, function)
                 ):
                     found.append(inner.value)
                 elif isinstance(inner, ir.Call) and ir.Const("grad") in (

@@ -21,6 +21,12 @@ _BOOKKEEPING = vocabulary.TENSOR_BOOKKEEPING | vocabulary.MODULE_BOOKKEEPING
 _SENDS = frozenset("put put_nowait send".split())
 """Methods of queues and pipes, which pickle what they are given: a parameter goes without its gradient."""
 _PARAMETERS = ("parameters", "named_parameters", "param_groups")
+_MEASURES = frozenset("shape dtype device ndim is_sparse is_cuda is_leaf".split())
+_MEASURING_METHODS = frozenset(
+    "size dim numel nelement element_size stride data_ptr is_contiguous".split()
+)
+_PARTS = frozenset("storage untyped_storage _indices _values".split())
+_ASKS_OBJECT = ("builtins.id", "builtins.type", "builtins.isinstance")
 _MOST_NAMES = 3
 
 
@@ -204,6 +210,61 @@ def called(call: ir.Call) -> str:
     if isinstance(call.func, ir.Attr):
         return call.func.attr
     return ir.key_of(call.func) or ""
+
+
+def is_measured(
+    program: Program,
+    gradient: ir.Expr,
+    stmt: ir.Stmt,
+    function: str,
+    asked: frozenset[tuple[str, str]] = frozenset(),
+) -> bool:
+    """Whether a statement asks of a gradient only what has nothing to do with its values: its shape, its
+    place in memory. ``asked``: (function, parameter) of those that are looked into already.
+    """
+    return all(
+        _is_measured(program, way, function, asked)
+        for expr in stmt.exprs
+        for way in ir.ways_to(expr, gradient)
+    )
+
+
+def _is_measured(
+    program: Program,
+    way: tuple[ir.Expr, ...],
+    function: str,
+    asked: frozenset[tuple[str, str]],
+) -> bool:
+    match way:
+        case (*_, ir.Call(func=func), ir.Attr(attr=attr) as method, _) if (
+            func is method and attr in _MEASURING_METHODS | _PARTS
+        ):
+            return attr in _MEASURING_METHODS or _is_measured(
+                program, way[:-2], function, asked
+            )
+        case (*_, ir.Attr(attr=attr), _):
+            return attr in _MEASURES
+        case (*_, ir.Call() as call, value) if value is not call.func:
+            origin = program.origin(call.func, function) or ""
+            if origin in _ASKS_OBJECT:
+                return True
+            sites = list(program.call_sites_of(call, function))
+            given = {
+                (site.callee, param.name)
+                for site in sites
+                for param in program.functions[site.callee].params
+                if program.argument_at(site, param.name) is value
+            }
+            return {callee for callee, _ in given} == {s.callee for s in sites} and (
+                bool(sites)
+                and all(
+                    is_measured(program, ir.Name(name), one, where, asked | given)
+                    for callee, name in given - asked
+                    for where, one in program.mentioning(name)
+                    if program.owner(name, where) == callee
+                )
+            )
+    return False
 
 
 _Place = tuple[ir.Expr, str]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from amp_migrate.analysis.objects.points_to import RETURNS_SELF
+from amp_migrate.analysis.paths.closures import takes_no_closure
 from amp_migrate.core.findings import Finding
 from amp_migrate.lint.context import Context
 from amp_migrate.lint.misuse.order.amp import Amp, all_calls, amp_of
@@ -88,7 +90,9 @@ def _closure(
     param = context.program.param(function, name)
     passed_on = param is not None and param.default == ir.Const(None)
     if closure is not None and closure != ir.Const(None) and not passed_on:
-        yield context.finding(CLOSURE, function, event.call)
+        step = replace(event.call, args=event.call.args[1:])
+        if not takes_no_closure(context.program, [(event.subject, function)], step):
+            yield context.finding(CLOSURE, function, event.call)
         return
     made = events.amp.points_to.whole(event.subject, function, stmt)
     origins = [

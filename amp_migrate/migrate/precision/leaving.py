@@ -435,6 +435,14 @@ class Leaving:
             name, operands = func.attr, [func.value, *values]
         else:
             name, operands = origin.rsplit(".", 1)[-1], values
+        if any(self._element(function, stmt, one).half for one in spread):
+            multiplies = not self._in_region and name in operations("product")
+            if self._lacks_half(name, origin) or (
+                multiplies and not self._own_region(function, stmt)
+            ):
+                return f"{_SAYS} {name}()"
+        if not operands:
+            return None
         return self._of_torch(function, stmt, name, operands, origin, call)
 
     def _of_torch(

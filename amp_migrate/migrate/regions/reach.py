@@ -416,9 +416,19 @@ class Reach:
                     found.setdefault(one, set()).add(function)
         return found
 
-    def switched_on(self, function: str, step: ir.Stmt, optimizer: Slot) -> bool:
+    def switched_on(
+        self,
+        function: str,
+        step: ir.Stmt,
+        optimizer: Slot,
+        is_apart: Callable[[str, str], bool],
+    ) -> bool:
         """Whether an optimizer is let have gradients again before a step: by what comes before that in its
-        function, or before this returns, where nothing else keeps it from them."""
+        function, or before this returns, where nothing else keeps it from them. ``is_apart``: of the step's
+        function, what never runs on its objects."""
+        switching = {f for f in self._switched[optimizer] if not is_apart(function, f)}
+        if not switching:
+            return True
         control = self.program.control(function)
         known = {
             path: state
@@ -434,7 +444,7 @@ class Reach:
 
         if is_on(step.path, False):
             return True
-        alone = self._switched[optimizer] == {function}
+        alone = switching == {function}
         return (
             alone
             and is_on(step.path, True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from amp_migrate.analysis.objects.collections import path_of
 from amp_migrate.analysis.objects.optimizers import Birth, Slot
@@ -32,7 +32,10 @@ class Guards:
         reach: Reach,
         ownership: Ownership,
         scalers: Scalers,
+        is_apart: Callable[[str, str], bool],
     ) -> None:
+        """``is_apart``: of a method, another that never runs on its objects, nor does anything with them."""
+        self.is_apart = is_apart
         self.program = program
         self.events = events
         self.reach = reach
@@ -73,7 +76,10 @@ class Guards:
             for one in self.identities.of_slot(slot)
             if ((function, stmt.path), one) in missed
             or one in unsure - switched
-            or (one in switched and not self.reach.switched_on(function, stmt, one))
+            or (
+                one in switched
+                and not self.reach.switched_on(function, stmt, one, self.is_apart)
+            )
         )
 
     def inherited(

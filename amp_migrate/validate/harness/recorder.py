@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from .enough import enough
+from .protocol.closure import closure_of
 from .scaled import mark, true_loss
 from .where import Line, Where
 
@@ -204,7 +205,7 @@ class Recorder:
             if self._ended:
                 enough.say()
             index = self._index(optimizer)
-            closure = kwargs.get("closure", args[0] if args else None)
+            closure = closure_of(args, kwargs)
             norm: float | None = None
 
             def with_gradients(value: Any = None) -> Any:

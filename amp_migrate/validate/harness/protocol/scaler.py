@@ -12,6 +12,7 @@ import torch
 from ..where import Line, Where
 from .autocast import Regions
 from .checkpoint import Checkpoints
+from .closure import closure_of
 from .findings import Findings
 from .known import (
     Gradient,
@@ -117,7 +118,7 @@ class Scalers:
                 return inner(scaler, optimizer, *args, **kwargs)
             line = self._where.line(2)
             self._check_step(scaler, record, optimizer, line)
-            if any(map(callable, [*args, kwargs.get("closure")])):
+            if closure_of(args, kwargs) is not None:
                 self._findings.report("closure-in-scaler-step", line)
             # By then the line is one of torch's own.
             self._regions.check_step(line)
