@@ -275,6 +275,10 @@ MAY_BE_A_CLOSURE = {
     "called": ("p.add_(p.grad", "near()\n                p.add_(p.grad"),
     "given on": ("p.add_(p.grad", "print_all(near)\n                p.add_(p.grad"),
     "under another name": ("for group", "other = near\n        for group"),
+    "by a decorator": (
+        "@torch.no_grad()",
+        "@(lambda step: lambda self, of, *more: step(self, of(), *more))",
+    ),
     "losses": ("p.add_(p.grad", "other.backward()\n                p.add_(p.grad"),
     "of any number": ("rate=0.1", "*rate"),
 }

@@ -287,6 +287,10 @@ def _calls_nothing_given(program: Program, function: str) -> bool:
         for _, call in each_call(program.functions[one].body)
     ):
         return False
+    for decorator in facts.decorators:
+        made = decorator.func if isinstance(decorator, ir.Call) else decorator
+        if not (program.origin(made, function) or "").startswith("torch."):
+            return False
     given = {ir.Name(param.name) for param in facts.params[1:]}
     if any(param.kind not in ("positional", "keyword") for param in facts.params):
         return False
