@@ -458,3 +458,24 @@ def test_gradients_of_another_object_whose_step_may_be_skipped(edit: str) -> Non
     assert left_alone(source) == "AMP030"
     own = PEERS.replace("OTHER", "self.net").replace("EDIT", edit)
     assert "scaler.step(self.opt)" in migrated(own)
+
+
+APART = """\
+kept = {}
+def keep(net):
+    for n, p in net.named_parameters():
+        kept[n] = p.grad.clone()
+def smooth(net):
+    for n, p in net.named_parameters():
+        if n in kept:
+            p.grad.add_(kept[n], alpha=0.5)
+"""
+
+
+def test_gradients_that_another_function_keeps_for_later() -> None:
+    loop = f"{OPT}{APART}{STEP}"
+    behind = "    loss.backward()\n"
+    later = f"{behind}    smooth(model)\n    keep(model)\n"
+    assert left_alone(loop.replace(behind, later)) == "AMP030"
+    at_once = f"{behind}    keep(model)\n    smooth(model)\n"
+    assert "scaler.step(opt)" in migrated(loop.replace(behind, at_once))

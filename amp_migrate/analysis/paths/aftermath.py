@@ -365,11 +365,44 @@ def _puts_back(program: Program, function: str, stmt: ir.Stmt) -> bool:
             case _:
                 continue
         if any(
-            where == function and one.path <= stmt.path and _takes_from(one, holder)
+            (
+                one.path <= stmt.path and _takes_from(one, holder)
+                if where == function
+                else _is_edited_by(program, where, one, function, holder)
+            )
             for where, one in places
         ) and _outlives_a_step(program, function, stmt, holder):
             return True
     return False
+
+
+def _is_edited_by(
+    program: Program, where: str, stmt: ir.Stmt, function: str, holder: ir.Expr
+) -> bool:
+    """Whether a statement elsewhere makes gradients of what a function puts into something, and may find what
+    an earlier step has put there."""
+    made = [*stmt.targets]
+    made += [
+        call.func.value
+        for call in calls_of(stmt)
+        if isinstance(call.func, ir.Attr) and call.func.attr.endswith("_")
+    ]
+    if isinstance(holder, ir.Name) and program.owner(holder.id, where) != program.owner(
+        holder.id, function
+    ):
+        return False
+    return (
+        any(map(_is_of_gradient, made))
+        and _takes_from(stmt, holder)
+        and not all(
+            any(
+                put.caller == take.caller
+                and program.control(put.caller).dominates(put.stmt.path, take.stmt.path)
+                for put in program.call_sites.get(function, ())
+            )
+            for take in program.call_sites.get(where, ())
+        )
+    )
 
 
 def _takes_from(stmt: ir.Stmt, holder: ir.Expr) -> bool:
