@@ -2045,3 +2045,98 @@ def test_a_product_of_what_is_spread() -> None:
     after = migrate_source(before, path="train.py").output
     assert after != before
     assert check_mixed(before, after) == []
+
+
+FAR = "out.detach().abs().max() * 0 + 3e4"
+UNFOLLOWED = {
+    "a default": ("def f(h=None): return h + h + h", "f.__defaults__ = (FAR,)", "f()"),
+    "a global variable": ("", "globals()['kept'] = FAR", "kept + kept + kept"),
+    "an attribute by its name": (
+        "class R: total = 0\nr = R()\nr.total = 0",
+        "for k in ['total']: vars(r)[k] += FAR",
+        "r.total",
+    ),
+    "a counter": (
+        "from collections import Counter\nc = Counter()",
+        "c.update({'h': FAR})",
+        "c['h']",
+    ),
+    "a generator": (
+        "def run():\n    total = 0\n    while True:\n        total = total + (yield total)\n"
+        "g = run()\nnext(g)",
+        "sums = g.send(FAR)",
+        "sums",
+    ),
+    "a lambda": (
+        "kept = [0]\nadd = lambda h: kept.__setitem__(0, kept[0] + h)",
+        "add(FAR)",
+        "kept[0]",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNFOLLOWED)
+def test_what_goes_where_nobody_follows_it_goes_in_fp32(name: str) -> None:
+    setup, keep, shown = UNFOLLOWED[name]
+    source = f"""\
+{HEAD}
+{setup}
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x.to(device))
+    loss = F.mse_loss(out, y.to(device))
+    loss.backward()
+    optimizer.step()
+    {keep.replace("FAR", FAR)}
+assert torch.isfinite({shown})
+"""
+    output = migrate_source(source, path="train.py").output
+    assert output != source
+    assert check_off(source, output) == []
+    assert check_mixed(source, output) == []
+
+
+def test_a_meter_that_a_region_calls_keeps_a_sum_of_fp32() -> None:
+    source = f"""\
+{HEAD}
+class Meter:
+    def __init__(self):
+        self.total = 0
+    def update(self, h):
+        self.total = self.total + h
+
+meter = Meter()
+
+def step(x, y):
+    out = model(x)
+    meter.update({FAR})
+    return F.mse_loss(out, y)
+
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = step(x.to(device), y.to(device))
+    loss.backward()
+    optimizer.step()
+assert torch.isfinite(meter.total)
+"""
+    output = migrate_source(source, path="train.py").output
+    assert output != source
+    assert check_off(source, output) == []
+    assert check_mixed(source, output) == []
+
+
+def test_a_weak_reference_to_a_half_value_is_told() -> None:
+    source = f"""\
+{HEAD}
+import weakref
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x.to(device))
+    loss = F.mse_loss(out, y.to(device))
+    loss.backward()
+    optimizer.step()
+    print(torch.linalg.svdvals(weakref.ref(out)()).sum())
+"""
+    result = migrate_source(source, path="train.py")
+    assert result.output == source
+    assert [found.code for found in result.diagnostics] == ["AMP020"]

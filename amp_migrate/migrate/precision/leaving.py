@@ -46,6 +46,9 @@ _RUN_WITH = ("torch.func.functional_call", "torch.nn.utils.stateless.functional_
 _KEEPERS = (*_PARAMETERS, "torch.utils.data.TensorDataset", "torch.save")
 """What keeps a tensor, in its dtype, for uses that are not followed."""
 
+_WEAK = ("weakref.ref", "weakref.proxy")
+_SPACES = frozenset(f"builtins.{name}" for name in "globals locals vars".split())
+
 _WEIGHTED = ("cross_entropy", "nll_loss")
 """Losses that raise outside of autocast where weights are fp32, and what they are for is not;"""
 _WEIGHTED_LOSSES = ("torch.nn.CrossEntropyLoss", "torch.nn.NLLLoss")
@@ -124,7 +127,8 @@ class Leaving:
         self._in_region = True
         for function, stmt in self._inside():
             self._called = function in self.contexts.called
-            if not self._called and self._leaves(function, stmt):
+            sums = not self._called or self._is_meter(function, stmt)
+            if sums and self._leaves(function, stmt):
                 self._judge_sum(function, stmt)
             kept = [(function, stmt, one) for one in _kept(stmt)]
             kept += self._generated(function, stmt)
@@ -136,6 +140,15 @@ class Leaving:
         for function in self.contexts.outside:
             for stmt in self.contexts.outside_in(function):
                 self._judge(function, stmt)
+
+    def _is_meter(self, function: str, stmt: ir.Stmt) -> bool:
+        """Whether a statement that a region calls changes what an object keeps that is no module."""
+        held = [t.value if isinstance(t, ir.Item) else t for t in stmt.targets]
+        return any(
+            isinstance(one, ir.Attr)
+            and self.program.class_of_self(one.value, function) is not None
+            for one in held
+        ) and not self.forward.is_in_module(function)
 
     def _generated(
         self, function: str, stmt: ir.Stmt
@@ -187,6 +200,50 @@ class Leaving:
             if self._trace(function, stmt, tensor).half:
                 raise refused("AMP020", f"{_SAYS} a test of its dtype", stmt.line)
         self._judge_store(function, stmt)
+        for value in self._hidden(function, stmt):
+            self._widened(function, stmt, value)
+
+    def _hidden(self, function: str, stmt: ir.Stmt) -> Iterator[ir.Expr]:
+        """What goes where nobody follows it: ``globals()["h"] = h``, ``g.send(h)``, ``c.update(h=h)``."""
+        given: list[ir.Expr] = []
+        if any(self._hides(target, function) for target in stmt.targets):
+            given += [] if stmt.value is None else [stmt.value]
+        for call in calls_of(stmt):
+            origin = self.program.origin(call.func, function)
+            if origin in _WEAK and any(
+                self._trace(function, stmt, arg.value).half for arg in call.args[:1]
+            ):
+                # A cast makes what nothing else holds.
+                raise refused("AMP020", f"{_SAYS} a weak reference", stmt.line)
+            match call.func:
+                case ir.Attr(value=holder, attr="send" | "update") if origin is None:
+                    sums = call.func.attr == "send" or any(
+                        isinstance(one.expr, ir.Call)
+                        and ir.last_of(one.expr.func) == "Counter"
+                        for one in self.remedies.flow.made(Made(holder, function, stmt))
+                        or ()
+                    )
+                    if sums or self._is_space(holder, function):
+                        given += (arg.value for arg in call.args)
+        for one in given:
+            yield from one.items if isinstance(one, ir.Display) else (one,)
+
+    def _hides(self, target: ir.Expr, function: str) -> bool:
+        match target:
+            case ir.Attr(attr="__defaults__" | "__kwdefaults__" | "__dict__"):
+                return True
+            case ir.Item(value=space):
+                return self._is_space(space, function)
+        return False
+
+    def _is_space(self, expr: ir.Expr, function: str) -> bool:
+        """``globals()``, ``vars(self)``, ``self.__dict__``."""
+        match expr:
+            case ir.Call(func=func):
+                return self.program.origin(func, function) in _SPACES
+            case ir.Attr(attr=attr):
+                return attr == "__dict__"
+        return False
 
     def _judge_parts(self, function: str, stmt: ir.Stmt, expr: ir.Expr) -> None:
         """What an expression computes, or what it keeps is going to."""
@@ -577,7 +634,10 @@ class Leaving:
         ]
 
     def _wants_in_lambda(self, one: ir.Deferred, where: str) -> bool:
-        """Whether a lambda makes an array, or computes what wants fp32."""
+        """Whether a lambda makes an array, keeps a sum, or computes what wants fp32."""
+        keeps = any(ir.method_of(c) == "__setitem__" for c in ir.calls_in(one.body))
+        if keeps and any(self._added(part, where) for part in ir.walk(one.body)):
+            return True
         return any(
             _is_array(call)
             or self._lacks_half(
