@@ -593,6 +593,16 @@ loss = (criterion(model(x), y) + criterion(model(x.detach() + 1), 1 - y)) / 2
 output_2 = model[-1](model[:-1](x.detach() + 1).float())
     loss = (criterion(output, y) + criterion(output_2, 1 - y)) / 2
 
+=== or another that runs in fp32
+SEQ
+import sys
+criterion = nn.BCELoss() if len(sys.argv) < 5 else nn.MSELoss()
+---
+loss = criterion(model(x), y)
+---
+output = model[-1](model[:-1](x).float())
+            loss = criterion(output, y)
+
 === beside another loss
 SEQ
 BCE
@@ -1474,7 +1484,7 @@ loss =
 === or another loss
 SEQ
 import sys
-criterion = nn.BCELoss() if len(sys.argv) < 5 else nn.MSELoss()
+criterion = nn.BCELoss() if len(sys.argv) < 5 else nn.PoissonNLLLoss()
 ---
 loss = criterion(model(x), y)
 ---

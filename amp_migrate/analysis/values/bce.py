@@ -345,14 +345,21 @@ class BceLosses:
         )
 
     def is_certain(self, found: BceCall) -> bool:
-        """Whether a call that computes the loss never computes anything else."""
+        """Whether a call that computes the loss never computes anything else but one that autocast puts into
+        fp32, too."""
         refs = self.program.resolve(found.call.func, found.function)
         return _is_super_forward(found.call) or all(
             (ref.kind == "external" and _FUNCTION.fullmatch(ref.name))
             or (ref.kind == "made" and _CLASS.fullmatch(ref.name))
+            or (ref.kind == "made" and ref.name in _IN_FP32)
             or (ref.kind == "instance" and self._is_plain_class(ref.name))
             for ref in refs
         )
+
+
+_IN_FP32 = frozenset(
+    f"torch.nn.{name}Loss" for name in "MSE L1 SmoothL1 Huber BCEWithLogits".split()
+)
 
 
 def _last_word(expr: ir.Expr) -> str:
