@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from exactness import check_off, check_scaled
 from programs import before_and_after, left_alone, migrated, trains_as_before
 from shorthand import written_out
 
@@ -1228,3 +1229,65 @@ def test_what_is_taken_out_of_an_optimizer_is_not_unscaled(change: str) -> None:
     assert "unscale_" not in migrated(program(f"{SGD}\n{change}", "pass"))
     kept = 'for group in opt.param_groups:\n    group["lr"] = group["params"][0].mean().item()'
     assert "unscale_(opt)" in migrated(program(f"{SGD}\n{kept}", CLIP))
+
+
+KEEPS_OPTIONS = """\
+import argparse
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+def get_args():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--which", default="one")
+    parser.add_argument("--lr", type=float, default=0.1)
+    args = parser.parse_args([])
+    return args
+class Net(nn.Module):
+    def __init__(self, args):
+        super().__init__()
+        self.args = args
+        self.body = nn.Linear(4, 8)
+    def forward(self, x):
+        return self.body(x)
+class One:
+    def __init__(self, args):
+        self.net = Net(args).to(device)
+        self.weights = list(self.net.parameters())
+        self.optimizer = torch.optim.SGD(self.weights, lr=args.lr)
+    def learn(self, x, y):
+        loss = F.mse_loss(self.net(x), y)
+        self.optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.weights, 1.0)
+        self.optimizer.step()
+TWO
+class Agents:
+    def __init__(self, args):
+        if args.which == "one":
+            self.policy = One(args)
+        else:
+            self.policy = Two(args)
+    def train(self, x, y):
+        self.policy.learn(x, y)
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = [(torch.randn(16, 4), torch.randn(16, 8)) for _ in range(3)]
+for i in range(2):
+    args = get_args()
+    agents = Agents(args)
+    for x, y in loader:
+        agents.train(x.to(device), y.to(device))
+"""
+
+
+def test_options_that_modules_keep_are_no_part_of_them() -> None:
+    one = KEEPS_OPTIONS.partition("class One:")[2].partition("TWO\n")[0]
+    source = KEEPS_OPTIONS.replace("TWO\n", f"class Two:{one}")
+    output = migrate_source(source, path="train.py").output
+    assert output.count("self.scaler.unscale_(self.optimizer)") == 2
+    assert check_off(source, output) == []
+    assert check_scaled(source, output) == []
+    shared = source.replace("parser.parse_args([])", "nn.Linear(4, 8)")
+    shared = shared.replace("args.lr", "0.1").replace("args.which", '"one"')
+    (found,) = migrate_source(shared, path="train.py").diagnostics
+    assert found.code == "AMP030"

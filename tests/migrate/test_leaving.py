@@ -1060,11 +1060,129 @@ def test_a_state_that_begins_anew_is_left_as_it_is(lines: dict[str, str]) -> Non
     assert check_mixed(source, output) == []
 
 
-@pytest.mark.xfail(strict=True, reason="in what order methods run is not followed")
 def test_a_state_that_begins_anew_in_training_only() -> None:
     source = recurrent(before="model.reset()")
     result = migrate_source(source, path="train.py")
     assert not result.changed or check_mixed(source, result.output) == []
+
+
+AGENTS = """\
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRUCell(4, 8)
+        self.out = nn.Linear(8, 8)
+
+    def forward(self, x, h):
+        h = self.cell(x, h)
+        return self.out(h), h
+
+
+class Policy:
+    def __init__(self):
+        self.net = Recurrent().to(device)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        self.hidden = None
+
+    def init_hidden(self, size):
+        INIT
+
+    def learn(self, x, y):
+        self.init_hidden(len(x))
+        for _ in range(2):
+            out, self.hidden = self.net(x, self.hidden)
+        loss = F.mse_loss(out, y)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+
+
+class Agents:
+    def __init__(self, policy):
+        self.policy = policy
+
+    def act(self, x):
+        out, self.policy.hidden = self.policy.net(x, self.policy.hidden)
+        return out
+
+    def train(self, x, y):
+        self.policy.learn(x, y)
+
+
+class Worker:
+    def __init__(self, agents):
+        self.agents = agents
+
+    @torch.no_grad()
+    def roll(self, x, y):
+        BEGIN
+        total = 0.0
+        for _ in range(2):
+            total += self.agents.act(x).sum().item()
+            AFTER
+        return total
+
+
+agents = Agents(Policy())
+worker = Worker(agents)
+for x, y in loader:
+    x, y = x.to(device), y.to(device)
+    print(worker.roll(x, y))
+    agents.train(x, y)
+"""
+ZEROS = "self.hidden = torch.zeros(size, 8, device=device)"
+FIRST = "self.agents.policy.init_hidden(len(x))"
+
+
+def with_agents(init: str = ZEROS, begin: str = FIRST, after: str = "pass") -> str:
+    source = HEAD + AGENTS.replace("INIT", init).replace("BEGIN", begin)
+    return source.replace("AFTER", after)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        {},
+        {"begin": f"if len(x):\n            pass\n        {FIRST}"},
+        {"begin": f"with torch.no_grad():\n            {FIRST}"},
+        {"init": f"if size:\n            {ZEROS}\n        else:\n            {ZEROS}"},
+    ],
+    ids=["at-once", "behind-others", "in-a-block", "in-both-arms"],
+)
+def test_a_state_that_begins_anew_before_a_rollout(lines: dict[str, str]) -> None:
+    source = with_agents(**lines)
+    result = migrate_source(source, path="train.py")
+    assert "self.policy.net(x, self.policy.hidden)\n" in result.output
+    assert "self.scaler.step(self.optimizer)" in result.output, result.diagnostics
+    assert check_mixed(source, result.output) == []
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        {"begin": f"if not self.agents.policy.hidden:\n            {FIRST}"},
+        {"init": f"if self.hidden is None:\n            {ZEROS}"},
+        {"after": "self.agents.train(x, y)"},
+        {"begin": f"{FIRST}\n        self.agents.train(x, y)"},
+        {"begin": f"{FIRST}\n        self.agents = Agents(KEPT)"},
+        {"begin": "Policy().init_hidden(len(x))"},
+        {"begin": "agents.policy.init_hidden(len(x))"},
+    ],
+    ids=[
+        "perhaps",
+        "once",
+        "trained-between",
+        "trained-behind",
+        "of-another",
+        "of-a-new-one",
+        "by-another-name",
+    ],
+)
+def test_a_state_that_may_not_begin_anew(lines: dict[str, str]) -> None:
+    source = with_agents(**lines)
+    result = migrate_source(source, path="train.py")
+    assert result.output == source
+    assert {one.code for one in result.diagnostics} == {"AMP020"}
 
 
 OWN_LIST = """\

@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import combinations
 
 from amp_migrate.analysis.objects.concrete import Concrete, has_several, is_copied
-from amp_migrate.analysis.objects.flow import Flow, Made
+from amp_migrate.analysis.objects.flow import PARSES, Flow, Made
 from amp_migrate.analysis.objects.held import (
     ALWAYS,
     Held,
@@ -632,6 +632,9 @@ class Coverage:
                 continue
             if (objects[0].site, objects[0].context) in wholes:
                 continue  # ``self.__dict__ = self``
+            match objects[0].expr:
+                case ir.Call() as call if ir.method_of(call) in PARSES:
+                    continue  # Options are no module, whoever keeps them.
             (part,) = found
             here = context[len(made.context) :]
             if objects[0].bound is None or set(here) & set(objects[0].context):

@@ -11,7 +11,8 @@ from amp_migrate.program import ir
 from amp_migrate.program.given import Given
 from amp_migrate.program.link import Program
 
-_PARSES = ("parse_args", "parse_known_args")
+PARSES = ("parse_args", "parse_known_args")
+"""Methods that give what the command line says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ class Flow:
         return bool(found) and all(
             isinstance(one.expr, ir.Call)
             and bool(one.fields)
-            and ir.method_of(one.expr) in _PARSES
+            and ir.method_of(one.expr) in PARSES
             for one in found
         )
 

@@ -20,6 +20,7 @@ from amp_migrate.analysis.tables.destinations import DEVICE, kind_of
 from amp_migrate.analysis.tables.vocabulary import RUNS_FIRST
 from amp_migrate.analysis.values.called import Called, at_once
 from amp_migrate.analysis.values.halves import Statements
+from amp_migrate.analysis.values.overwritten import Overwritten
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import (
@@ -198,6 +199,7 @@ class Traces:
         """The questions whose answers lack something, by that number."""
         self._cut = _WHOLE
         self._filled: dict[tuple[str, str], list[tuple[bool, At | None]]] = {}
+        self._overwritten = Overwritten(self.program, inside, in_fp32, outside)
 
     def of(self, at: At) -> Trace:
         """What is known about a value."""
@@ -413,19 +415,36 @@ class Traces:
         return UNKNOWN
 
     def _of_definitions(
-        self, definitions: Iterable[Definition], at: At
+        self,
+        definitions: Iterable[Definition],
+        at: At,
+        classes: frozenset[str] = frozenset(),
     ) -> Iterator[Trace]:
-        """What was given its value elsewhere, in each context in which that runs."""
+        """What was given its value elsewhere, in each context in which that runs. ``classes``: of which
+        an object may be whose attribute is given it."""
         for d in definitions:
             value, part = d.value, at.part if d.index is None else (d.index, *at.part)
             if value is None and d.call is not None and isinstance(at.expr, ir.Attr):
                 # ``Out(*values)``
                 value, part = d.call, (f".{at.expr.attr}", *at.part)
             for on in self.contexts(d.function):
+                if self._is_gone(At(at.expr, d.function, d.stmt, on), at, classes):
+                    continue
                 if value is not None:
                     yield self._of(At(value, d.function, d.stmt, on, part))
                 else:
                     yield self._of_target(d.stmt, at.expr, d.function, on, at.part)
+
+    def _is_gone(self, stored: At, at: At, classes: frozenset[str]) -> bool:
+        """Whether what a region has stored in an attribute is another value where that is read, outside of
+        all."""
+        return (
+            bool(classes)
+            and self.is_under(stored)
+            and not at.on
+            and (at.function, at.stmt.path) not in self.inside
+            and self._overwritten.is_overwritten(at.expr, at.function, at.stmt, classes)
+        )
 
     def contexts(self, function: str) -> list[bool]:
         """Whether autocast is on where a function is called: both where it is from here and there."""
@@ -498,9 +517,12 @@ class Traces:
             for inner in parts_of(at.stmt)
         )
 
-    def _added(self, at: At, anew: bool = False) -> Iterator[Trace]:
+    def _added(
+        self, at: At, anew: bool = False, classes: frozenset[str] = frozenset()
+    ) -> Iterator[Trace]:
         """What is put into a collection, under the key that is meant; ``anew``: of one that the same call of
-        the function has made."""
+        the function has made. ``classes``: of which an object may be whose attribute it is.
+        """
         contents = self.flow.contents
         anew = anew or contents.is_made_anew(at.expr, at.function)
         name = at.expr.id if isinstance(at.expr, ir.Name) else ""
@@ -522,7 +544,9 @@ class Traces:
                 # What an earlier call put into a list of its own is not in this one.
                 own = ((anew or fresh) and put.function == at.function) or of_one_run
                 for on in [at.on] if own else self.contexts(put.function):
-                    yield self._of(At(put.value, put.function, put.stmt, on, part))
+                    one = At(put.value, put.function, put.stmt, on, part)
+                    if not self._is_gone(one, at, classes):
+                        yield self._of(one)
 
     def _is_of_one_run(self, at: At) -> bool:
         """Whether a collection is made in a run that is under autocast as a whole, or not at all: nothing in
@@ -611,17 +635,13 @@ class Traces:
             definitions = self.program.attribute_definitions(class_name, expr.attr)
             given = self.program.noted(Given).to([class_name], expr.attr, [])
             definitions += (d for d in given if d.value is not None)
-            resets = [d for d in definitions if self._is_reset(d, at)]
-            if resets:
-                # A state that a module carries over is begun anew before it runs in another way.
-                definitions = resets
-            known += self._of_definitions(definitions, at)
+            known += self._of_definitions(definitions, at, classes)
         if not known and not self.program.instance_classes(expr.value, at.function):
             # head.register_buffer("mean", h)
             given = self.program.noted(Given).to([], expr.attr, [])
             known += self._of_definitions(given, at)
         known += self._of_definitions(self._set_on(expr, at, classes), at)
-        known += self._added(at)
+        known += self._added(at, classes=classes)
         if known:
             return join(known)
         return self._with(at, expr.value, (f".{expr.attr}", *at.part))
@@ -680,20 +700,6 @@ class Traces:
             if any(s.path == path and s.kind != "with" for s in scope.body):
                 return None
         return None
-
-    def _is_reset(self, definition: Definition, at: At) -> bool:
-        """Whether a state that a method carries over is given its value by another."""
-        own = self.program.self_class(at.function)
-        name = self.program.functions[definition.function].name
-        return (
-            not at.on
-            and own is not None
-            and self.forward.is_module_class(own[1])
-            and isinstance(at.expr, ir.Attr)
-            and at.expr.value == ir.Name(own[0])
-            and definition.function != at.function
-            and name != "__init__"
-        )
 
     # -- calls --------------------------------------------------------------------------------
 

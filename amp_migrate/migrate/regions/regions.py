@@ -22,6 +22,7 @@ from amp_migrate.analysis.paths.events import Events
 from amp_migrate.analysis.paths.generators import Lazy
 from amp_migrate.analysis.paths.loops import Backward, Refusal
 from amp_migrate.analysis.paths.walk import Site
+from amp_migrate.analysis.values.called import Called
 from amp_migrate.migrate.regions.inner_gradients import InnerGradientsFinder
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, parts_of, unpacked
@@ -833,13 +834,26 @@ class Regions:
                         return True
         return False
 
-    def is_without_gradients(self, function: str, stmt: ir.Stmt) -> bool:
-        """Whether gradients are off where a statement stands: what it makes is data."""
-        return any(
-            map(names_no_grad, self.program.functions[function].decorators)
-        ) or any(
+    def is_without_gradients(
+        self, function: str, stmt: ir.Stmt, called: tuple[str, ...] = ()
+    ) -> bool:
+        """Whether gradients are off where a statement stands, or wherever its function is ``called``: what it
+        makes is data."""
+        program = self.program
+        if any(map(names_no_grad, program.functions[function].decorators)) or any(
             outer.kind == "with" and self._turns_gradients_off(outer)
-            for outer in self.program.control(function).around(stmt.path)
+            for outer in program.control(function).around(stmt.path)
+        ):
+            return True
+        sites = program.call_sites.get(function, ())
+        return (
+            bool(sites)
+            and function not in (*called, *program.escaping)
+            and not program.noted(Called).sites_into(function)
+            and all(
+                self.is_without_gradients(site.caller, site.stmt, (*called, function))
+                for site in sites
+            )
         )
 
     def _kept_by_others(self, function: str) -> set[tuple[str, str]]:
