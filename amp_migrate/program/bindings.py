@@ -70,6 +70,9 @@ def outcome(
         case ir.Operation(op="==" | "!=" as op, operands=(left, right)):
             equal = {one == other for one in values(left) for other in values(right)}
             return (equal == {True}) is (op == "==") if len(equal) == 1 else None
+        case ir.Operation(op="is" | "is not" as op, operands=(left, ir.Const(None))):
+            absent = {one is None for one in values(left)}
+            return (absent == {True}) is (op == "is") if len(absent) == 1 else None
         case ir.Name() | ir.Attr():
             truths = set(map(bool, values(test)))
             return truths.pop() if len(truths) == 1 else None

@@ -198,3 +198,118 @@ for x in torch.randn(4, 2, 8, device=device):
             for loop in one.result.loops
         ]
         assert found is outcome
+
+
+MASKED = """\
+import copy, functools
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+torch.manual_seed(0)
+class Attention(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.q = nn.Linear(n, n)
+    def forward(self, x, mask=None):
+        scores = self.q(x)
+        if mask is not None:
+            lowest = torch.finfo(torch.float32).min
+            scores = torch.where(mask, scores, scores.new_tensor(lowest))
+        return scores.softmax(-1)
+class Sub(Attention):
+    pass
+def apply(layer, x, mask):
+    return layer(x, mask)
+class Net(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.first = Attention(n)
+        MADE
+    def forward(self, x, m):
+        x = self.first(x)
+        CALLED
+        return x
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+net = Net(8).to(device)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for i in range(3):
+    x = torch.randn(4, 8).to(device)
+    opt.zero_grad()
+    loss = net(x, x < 1).pow(2).mean()
+    loss.backward()
+    opt.step()
+    print(loss.item())
+"""
+UNMASKED = {
+    "a method": ("self.attn = Attention(n)", "x = self.attn(x)"),
+    "layers of layers": (
+        "self.layers = nn.ModuleList([nn.ModuleList([nn.LayerNorm(n), Attention(n)])])",
+        "for norm, attn in self.layers: x = attn(norm(x)) + x",
+    ),
+    "a sequence": (
+        "self.attn = nn.Sequential(nn.Linear(n, n), Attention(n))",
+        "x = self.attn(x)",
+    ),
+}
+GIVEN_A_MASK = {
+    "a helper": ("self.attn = Attention(n)", "x = apply(self.attn, x, m)"),
+    "layers": (
+        "self.layers = nn.ModuleList([Attention(n)])",
+        "for attn in self.layers: x = attn(x, m)",
+    ),
+    "a name": ("self.attn = Attention(n)", "x = getattr(self, 'attn')(x, m)"),
+    "a library": (
+        "self.attn = Attention(n)",
+        "x = checkpoint(self.attn, x, m, use_reentrant=False)",
+    ),
+    "a partial": (
+        "self.attn = Attention(n)",
+        "x = functools.partial(self.attn, mask=m)(x)",
+    ),
+    "a wrapper": ("self.attn = nn.DataParallel(Attention(n))", "x = self.attn(x, m)"),
+    "children": (
+        "self.attn = Attention(n)",
+        "for child in self.children(): x = child(x, m)",
+    ),
+    "a table of classes": (
+        "self.attn = {'a': Attention}['a'](n)",
+        "for attn in [self.attn]: x = attn(x, m)",
+    ),
+    "a copy": (
+        "self.attn = copy.deepcopy(self.first)",
+        "for attn in [self.attn]: x = attn(x, m)",
+    ),
+    "a subclass": ("self.attn = Sub(n)", "for attn in [self.attn]: x = attn(x, m)"),
+    "its type": (
+        "self.attn = type(self.first)(n)",
+        "for attn in [self.attn]: x = attn(x, m)",
+    ),
+    "arguments in a dict": (
+        "self.attns = [Attention(n)]",
+        "x = self.attns[0](x, **{'mask': m})",
+    ),
+    "map": ("self.attn = Attention(n)", "x = [*map(self.attn, [x], [m])][0]"),
+    "a hook": (
+        "self.first.register_forward_pre_hook(lambda module, given: (*given, given[0] < 1))",
+        "pass",
+    ),
+}
+
+
+def _masked(made: str, called: str) -> str:
+    return MASKED.replace("MADE", made).replace("CALLED", called)
+
+
+@pytest.mark.parametrize("way", UNMASKED)
+def test_an_arm_for_what_no_call_gives_is_not_run(way: str) -> None:
+    """By a parameter that is None in each call that there is, also where the object is not followed."""
+    source = _masked(*UNMASKED[way])
+    result = migrate_source(source, path="train.py")
+    assert [loop.outcome for loop in result.loops] == [Outcome.MIGRATED]
+    check_runs(source, result.output)
+
+
+@pytest.mark.parametrize("way", GIVEN_A_MASK)
+def test_an_arm_may_run_by_a_call_that_is_not_followed(way: str) -> None:
+    (loop,) = migrate_source(_masked(*GIVEN_A_MASK[way]), path="train.py").loops
+    assert loop.diagnostic is not None and loop.diagnostic.code == "AMP021"

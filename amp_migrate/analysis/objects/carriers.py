@@ -55,10 +55,14 @@ class Carriers:
         classes: Iterable[str],
         is_one: Callable[[ir.Expr, str], bool],
         whatever: bool = False,
+        objects: bool = True,
+        makers: Carriers | None = None,
     ) -> None:
         """``is_one``: whether an imported name makes such an object, or holds what does; it says one of
         ``words``. ``classes``: those of the program. ``whatever``: what is not in sight may do anything
-        with such an object, which is of no kind that libraries know."""
+        with such an object, which is of no kind that libraries know. ``objects``: whether these are followed,
+        or the classes alone. ``makers``: where the classes are, and objects alone are followed.
+        """
         self.program = program
         self.contents = program.noted(Contents)
         self.is_one = is_one
@@ -66,30 +70,38 @@ class Carriers:
         """A result that a parameter leads to is one of the calls that fill this parameter so, alone."""
         self._pending: list[_Node] = []
         self._mentions: dict[str, dict[_Node, list[Place]]] = {}
-        self._is_anywhere = False
+        self.is_anywhere = False
         """It got to where it is not followed from."""
         self._whatever = whatever
+        self._objects = objects
+        self._makers = makers
+        self._calls: list[str] = []
+        """The methods that run where such an object is called."""
         self._named: dict[str, list[ir.Function]] = defaultdict(list)
         for one in program.functions.values() if whatever else ():
             self._named[one.name].append(one)
         for name in classes:
             made = program.classes[name]
-            self._add("variable", made.parent, made.name, _SOMEHOW)
-            self._add("attribute", "", made.name, _SOMEHOW)
-            for _, method in made.methods if whatever else ():
+            if makers is None:
+                self._add("variable", made.parent, made.name, _SOMEHOW)
+                self._add("attribute", "", made.name, _SOMEHOW)
+            for called, method in made.methods if whatever and objects else ():
                 own = program.functions[method].self_name
                 if own:
                     self._add("variable", method, own, _SOMEHOW)
+                if called in ("forward", "__call__"):
+                    self._calls.append(method)
         self._by_name = (
             program.mentioning(*_ANYTHING, *_ANY_BUILTIN) if whatever else ()
         )
-        for function, stmt in (*program.mentioning(*words), *self._by_name):
+        made_in = () if makers is None else makers.mentions(lambda name: ())
+        for function, stmt in (*program.mentioning(*words), *self._by_name, *made_in):
             self._flow(function, stmt)
         self._spread()
 
     def may_be(self, expr: ir.Expr, function: str) -> bool:
         """Whether an expression may stand for such an object."""
-        return self._is_anywhere or bool(self._origins(expr, function, {}))
+        return self.is_anywhere or bool(self._origins(expr, function, {}))
 
     def may_hold(self, kind: str, owner: str, name: str) -> bool:
         """Whether a variable of ``owner``, or an attribute, may hold one."""
@@ -97,12 +109,12 @@ class Carriers:
             owner, name = self.program.home(owner, name)
         else:
             owner = ""
-        return self._is_anywhere or (kind, owner, name) in self._found
+        return self.is_anywhere or (kind, owner, name) in self._found
 
     def mentions(self, others: Callable[[str], Iterable[str]]) -> Sequence[Place]:
         """The statements that may mention a carrier, in order; ``others``: by what other names an
         attribute is mentioned."""
-        if self._is_anywhere:
+        if self.is_anywhere:
             return self.program.all_statements()
         words = {name for kind, _, name in self._found if kind != "result"}
         return self.program.mentioning(*words, *(o for w in words for o in others(w)))
@@ -119,7 +131,7 @@ class Carriers:
         elif self._whatever:
             facts = self.program.functions[owner]
             # By an operator, or an attribute that is computed.
-            self._is_anywhere |= facts.name.startswith("__")
+            self.is_anywhere |= facts.name.startswith("__")
             if None in origins and facts.parent is not None:
                 kind = "variable" if facts.class_name is None else "attribute"
                 self._add(kind, facts.parent, facts.name, _SOMEHOW)
@@ -137,8 +149,9 @@ class Carriers:
             for param in function.params
             if param.default is not None and not isinstance(param.default, ir.Const)
         ]
-        while self._pending:
-            while self._pending:
+        # Once it is anywhere, nothing more is to be found.
+        while self._pending and not self.is_anywhere:
+            while self._pending and not self.is_anywhere:
                 for function, stmt in self._uses(self._pending.pop()):
                     self._flow(function, stmt)
             for function, stmt in self._by_name:
@@ -216,7 +229,9 @@ class Carriers:
         found = _NOWHERE
         if isinstance(expr, ir.Name):
             found = bound.get(expr.id, found)
-        elif self._whatever and expr.attr in _ANYTHING:
+        elif (self._whatever and expr.attr in _ANYTHING) or (
+            not self._objects and expr.attr == "__class__"
+        ):
             return _SOMEHOW
         elif self.contents.item_of(expr, function):
             found = self._origins(expr.value, function, bound)
@@ -235,7 +250,7 @@ class Carriers:
         if self._whatever and isinstance(func, ir.Name):
             if func.id in _ANYTHING | _ANY_BUILTIN:
                 return self._by_any_name(call, function, bound)
-        found = self._origins(func, function, bound)
+        found = self._of_called(func, function, bound)
         callees = program.callees(call, function)
         if callees:
             # Most give none; to ask for the calls of all functions takes long.
@@ -268,6 +283,17 @@ class Carriers:
             given = [arg.value for arg in call.args]
             found |= self._any(given, function, bound)
         return found
+
+    def _of_called(self, func: ir.Expr, function: str, bound: _Bound) -> _Origins:
+        """The same of what a call of an expression makes, or returns."""
+        if not self._objects:
+            return _SOMEHOW if func == ir.Name("type") else _NOWHERE
+        if self._makers is None:
+            return self._origins(func, function, bound)
+        if self._makers.may_be(func, function):
+            return _SOMEHOW
+        gives = any(("result", one, "") in self._found for one in self._calls)
+        return self._origins(func, function, bound) if gives else _NOWHERE
 
     def _of_method(self, func: ir.Attr, function: str, bound: _Bound) -> _Origins:
         """The same of what a method gives that is not in sight, but for its name."""
@@ -361,7 +387,7 @@ class Carriers:
                 for name in stmt.names:
                     self._give(ir.Name(name), function, stmt, origins)
         if self._whatever and stmt.kind == "raise":
-            self._is_anywhere |= bool(self._any(stmt.exprs, function, bound))
+            self.is_anywhere |= bool(self._any(stmt.exprs, function, bound))
         for part in parts_of(stmt) if self._whatever else ():
             if isinstance(part, ir.Suspend) and part.value is not None:
                 origins = self._origins(part.value, function, bound)
@@ -395,7 +421,7 @@ class Carriers:
             holder = holder.value
         if program.class_of_self(holder, function) is not None:
             # Whoever has such an object may take it out.
-            self._is_anywhere = True
+            self.is_anywhere = True
         for kind, owner, name in self._nodes(holder, function):
             self._add(kind, owner, name, origins if owner == function else _SOMEHOW)
         place = self.contents.place(holder, function)
@@ -442,7 +468,7 @@ class Carriers:
                 if arg.name is not None:
                     self._add("attribute", "", arg.name, _SOMEHOW)
                 elif arg.star == "**":
-                    self._is_anywhere = True
+                    self.is_anywhere = True
         if not sites and self._whatever:
             self._hand_anywhere(call, function, origins)
 
@@ -469,12 +495,12 @@ class Carriers:
                 for ref in program.resolve(one, function)
             )
         ):
-            self._is_anywhere = True
+            self.is_anywhere = True
         elif origin is None:
             if isinstance(func, ir.Attr):
                 self._put(func.value, function, origins)
             else:
-                self._is_anywhere = True
+                self.is_anywhere = True
 
 
 def _counts(stmt: ir.Stmt) -> bool:

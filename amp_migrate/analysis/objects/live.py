@@ -16,6 +16,11 @@ from functools import cached_property
 
 from amp_migrate.analysis.objects.points_to import RETURNS_SELF
 from amp_migrate.analysis.objects.read_only_uses import is_only_looked_at
+from amp_migrate.analysis.objects.unseen_calls import (
+    PLAIN_BASES,
+    UNFOLDED,
+    UnseenCalls,
+)
 from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import IMPORTS, calls_of, outcome, parts_of, unpacked
@@ -36,11 +41,7 @@ _OF_FILE = frozenset(f"builtins.{name}" for name in "globals locals vars eval".s
 _IMPORT = "importlib.import_module"
 _PLAIN_METACLASSES = frozenset(("abc.ABCMeta", "dataclasses.dataclass"))
 _MOST_VALUES = 6
-_UNFOLDED = frozenset(
-    """children named_children _modules get_submodule __dict__ __getattr__ __getattribute__""".split()
-)
 _CALL_BY_NAME = frozenset(("fire", "jsonargparse", "ray"))
-_PLAIN_BASES = frozenset(("torch.nn.Module", "torch.nn.modules.Module"))
 _PROTOCOL_OF_MODULES = frozenset(
     """add_module apply bfloat16 buffers children compile cpu cuda double eval extra_repr flatten_parameters
     float forward get_buffer get_extra_state get_parameter get_submodule half load_state_dict modules
@@ -548,7 +549,7 @@ class _Reader:
                     found.loose.add(name)
                     if program.origin(inner, function) == "builtins.getattr":
                         found.names_any = True
-                found.is_unfolded = found.is_unfolded or name in _UNFOLDED
+                found.is_unfolded = found.is_unfolded or name in UNFOLDED
                 for ref in program.resolve(inner, function):
                     if ref.kind == "function":
                         self._mention(ref.name)
@@ -877,7 +878,7 @@ class _Reader:
         """Whether a library may call a method by its name: one of a protocol that it has for modules, or,
         of other classes, any that the project itself never calls."""
         bases = self.program.external_bases(class_name)
-        if method.startswith("__") or not bases <= _PLAIN_BASES:
+        if method.startswith("__") or not bases <= PLAIN_BASES:
             return True
         if bases and not method.startswith("_"):
             return method in _PROTOCOL_OF_MODULES
@@ -909,7 +910,7 @@ class _Reader:
     def _is_own(self, attribute: ir.Attr, function: str) -> bool:
         """Whether only code in sight calls what an attribute holds: no library's container does."""
         own = self.program.class_of_self(attribute.value, function)
-        return own is not None and self.program.external_bases(own) <= _PLAIN_BASES
+        return own is not None and self.program.external_bases(own) <= PLAIN_BASES
 
     def _is_imported(self, expr: ir.Expr, function: str) -> bool:
         root = expr
@@ -978,8 +979,13 @@ class _Reader:
         for param in scope.params:
             if param.name == expr.id:
                 sites = program.call_sites.get(owner, [])
-                if not sites or owner in program.escaping or param.kind in ("*", "**"):
+                if owner in program.escaping or param.kind in ("*", "**"):
                     return None
+                if not sites:
+                    if not self._is_method(scope):
+                        return None
+                    # Who calls it is not seen: nobody gives it anything, or that is found below.
+                    given.append((owner, param.default))
                 sites = [site for site in sites if self._may_run(site.caller)]
                 if any(arg.star for site in sites for arg in site.call.args):
                     return None
@@ -989,7 +995,19 @@ class _Reader:
                     (s.caller, program.argument_at(s, expr.id) or param.default)
                     for s in running
                 ]
-        return self._values_of_all(given, depth)
+        found = self._values_of_all(given, depth)
+        if found and program.is_param(owner, expr.id) and self._is_method(scope):
+            unseen = program.noted(UnseenCalls).giving(owner, expr.id)
+            giving = {one for one in unseen if ir.file_of(one) in self._files}
+            self._differs |= giving < unseen
+            if any(map(self._may_run, giving)):
+                return None
+        return found
+
+    @staticmethod
+    def _is_method(scope: ir.Function) -> bool:
+        """Whether what calls a function may not be seen to; a constructor is called by its class."""
+        return scope.class_name is not None and scope.name != "__init__"
 
     def _values_of_all(
         self, given: list[tuple[str, ir.Expr | None]], depth: int
