@@ -14,13 +14,13 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from amp_migrate.analysis.objects.points_to import RETURNS_SELF
-from amp_migrate.analysis.objects.read_only_uses import is_only_looked_at
-from amp_migrate.analysis.objects.unseen_calls import (
+from amp_migrate.analysis.objects.carriers import (
     PLAIN_BASES,
     UNFOLDED,
     UnseenCalls,
 )
+from amp_migrate.analysis.objects.points_to import RETURNS_SELF
+from amp_migrate.analysis.objects.read_only_uses import is_only_looked_at
 from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import IMPORTS, calls_of, outcome, parts_of, unpacked
