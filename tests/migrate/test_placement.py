@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from exactness import MOVING_SCALES, check_scaled
 from programs import HEAD, before_and_after, migrated
 from shorthand import written_out
 
@@ -398,3 +399,35 @@ def test_infinite_gradients_cost_one_step(diff: str) -> None:
     source, expected = (HEAD + text for text in before_and_after(written_out(diff)))
     assert check_scaled(source, expected) == []
     assert check_injected(source, expected) == []
+
+
+@pytest.mark.parametrize(
+    "default, test", [("None", "clip is not None"), ("0", "clip"), ("False", "clip")]
+)
+def test_clipping_that_nobody_asks_for_yet_is_prepared_for(
+    default: str, test: str
+) -> None:
+    """Who gives a number later is to clip what is unscaled."""
+    source = HEAD + (
+        f"def fit(clip={default}):\n"
+        "    opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "    for x, y in data:\n"
+        "        opt.zero_grad()\n"
+        "        loss = criterion(model(x), y)\n"
+        "        loss.backward()\n"
+        f"        if {test}:\n"
+        "            nn.utils.clip_grad_norm_(model.parameters(), clip)\n"
+        "        opt.step()\n"
+        "        print(loss.item())\n"
+        "fit(CLIP)\n"
+    )
+    output = migrated(source.replace("CLIP", ""))
+    assert output.replace("fit()", "fit(0.1)") == migrated(
+        source.replace("CLIP", "0.1")
+    )
+    assert "scaler.unscale_(opt)" in output
+    for given in ("", "0.1"):
+        text, rewritten = source.replace("CLIP", given), output.replace(
+            "fit()", f"fit({given})"
+        )
+        assert check_scaled(text, rewritten, MOVING_SCALES[1]) == []

@@ -996,6 +996,10 @@ class _Reader:
                     for s in running
                 ]
         found = self._values_of_all(given, depth)
+        if ir.is_top(owner) and found and None in found:
+            return (
+                None  # A setting (`clip = None`), for which people put something else.
+            )
         if found and program.is_param(owner, expr.id) and self._is_method(scope):
             unseen = program.noted(UnseenCalls).giving(owner, expr.id)
             giving = {one for one in unseen if ir.file_of(one) in self._files}

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Generic, TypeVar
 
 from amp_migrate.analysis.objects.live import Live
@@ -732,8 +733,11 @@ class Walk(ABC, Generic[Held]):
                 and not self.program.definitions(function, param.name)
             }
             found: dict[ir.Expr, tuple[ir.Param, bool | None]] = {}
+            settings: set[ir.Expr | None] = set()
             for stmt in self.program.statements(function):
                 test, _ = _plain_test(stmt.value) if stmt.kind == "if" else (None, True)
+                if test is not None and self._only_touches(stmt, function):
+                    settings.add(test)
                 match test:
                     case ir.Name(id=name) if name in params:
                         found[test] = (params[name], None)
@@ -745,9 +749,22 @@ class Walk(ABC, Generic[Held]):
                     ):
                         found[test] = (params[name], op in ("is", "=="))
             self._params_tested[function] = tuple(
-                (test, param, asks) for test, (param, asks) in found.items()
+                (test, param, asks)
+                for test, (param, asks) in found.items()
+                if test not in settings
             )
         return self._params_tested[function]
+
+    def _only_touches(self, stmt: ir.Stmt, function: str) -> bool:
+        """Whether all that is done with gradients in a statement is to touch them: ``if clip is not None:``.
+        Who gives ``clip`` later is to find that right, though today nobody does."""
+        kinds = {
+            kind
+            for one in ir.statements((stmt,))
+            for event in self.events.of(function, one)
+            for kind in (event.kind, *chain(*map(self.events.kinds, event.callees)))
+        }
+        return "access" in kinds and kinds.isdisjoint(("backward", "step"))
 
     def _called(self, callee: str, entered: State[Held]) -> frozenset[State[Held]]:
         """Walk a call, or show the observers again what they saw when it was walked before."""
