@@ -355,23 +355,24 @@ def is_come_to_before(program: Program, function: str, place: Place) -> bool:
                     known.add(site.stmt.path)
                     pending.append(site.caller)
 
-    def is_behind(one: str, asked: tuple[str, ...]) -> bool:
-        sites = program.call_sites.get(one, ())
-        return (
-            bool(sites)
-            and one not in asked
-            and all(
+    behind: dict[str, bool] = {}
+
+    def is_behind(one: str) -> bool:
+        if one not in behind:
+            behind[one] = False  # of one that calls itself
+            sites = program.call_sites.get(one, ())
+            behind[one] = bool(sites) and all(
                 any(
                     path != s.stmt.path
                     and program.control(s.caller).dominates(path, s.stmt.path)
                     for path in passing.get(s.caller, ())
                 )
-                or is_behind(s.caller, (*asked, one))
+                or is_behind(s.caller)
                 for s in sites
             )
-        )
+        return behind[one]
 
-    return is_behind(function, ())
+    return is_behind(function)
 
 
 def _late(
