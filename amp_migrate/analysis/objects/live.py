@@ -1001,7 +1001,8 @@ class _Reader:
                 None  # A setting (`clip = None`), for which people put something else.
             )
         if found and program.is_param(owner, expr.id) and self._is_method(scope):
-            unseen = program.noted(UnseenCalls).giving(owner, expr.id)
+            whole = program.whole or program  # Of which one look is enough.
+            unseen = whole.noted(UnseenCalls).giving(owner, expr.id)
             giving = {one for one in unseen if ir.file_of(one) in self._files}
             self._differs |= giving < unseen
             if any(map(self._may_run, giving)):
