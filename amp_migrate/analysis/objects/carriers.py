@@ -101,7 +101,7 @@ class Carriers:
                 own = program.functions[method].self_name
                 if own:
                     self._add("variable", method, own, _SOMEHOW)
-                if called in ("forward", "__call__"):
+                if called in _CALLS:
                     self._calls.append(method)
         self._by_name = (
             program.mentioning(*_ANYTHING, *_ANY_BUILTIN) if whatever else ()

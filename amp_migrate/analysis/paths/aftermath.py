@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from amp_migrate.analysis.objects.availability import root_of
-from amp_migrate.analysis.paths.gradients import averages
+from amp_migrate.analysis.paths.gradients import averages, edited_by
 from amp_migrate.analysis.tables import vocabulary
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.program import ir
@@ -381,18 +381,12 @@ def _is_edited_by(
 ) -> bool:
     """Whether a statement elsewhere makes gradients of what a function puts into something, and may find what
     an earlier step has put there."""
-    made = [*stmt.targets]
-    made += [
-        call.func.value
-        for call in calls_of(stmt)
-        if isinstance(call.func, ir.Attr) and call.func.attr.endswith("_")
-    ]
     if isinstance(holder, ir.Name) and program.owner(holder.id, where) != program.owner(
         holder.id, function
     ):
         return False
     return (
-        any(map(_is_of_gradient, made))
+        any(map(_is_of_gradient, edited_by(stmt)))
         and _takes_from(stmt, holder)
         and not all(
             any(

@@ -57,6 +57,18 @@ def step_by_hand(
     return 0
 
 
+def edited_by(stmt: ir.Stmt) -> list[ir.Expr]:
+    """What a statement assigns to, and what it changes in place by a method: ``p.grad.add_(q)``."""
+    return [
+        *stmt.targets,
+        *(
+            ir.receiver_of(call)
+            for call in calls_of(stmt)
+            if ir.method_of(call).endswith("_")
+        ),
+    ]
+
+
 def taken_from_another(stmt: ir.Stmt, around: Iterable[ir.Stmt]) -> bool:
     """Whether a statement, in some loops, makes gradients of those of another object:
     ``for p, q in zip(self.net.parameters(), self.other.net.parameters()): p.grad.add_(q.grad)``.
@@ -68,12 +80,7 @@ def taken_from_another(stmt: ir.Stmt, around: Iterable[ir.Stmt]) -> bool:
         for targets, each in _pairs(loop)
         for target in targets
     }
-    made = [*stmt.targets]
-    made += [
-        call.func.value
-        for call in calls_of(stmt)
-        if isinstance(call.func, ir.Attr) and call.func.attr.endswith("_")
-    ]
+    made = edited_by(stmt)
     own = {id(inner) for one in made for inner in ir.walk(one)}
     edited = [whose.get(p) for one in made for p in _with_gradients(one)]
     taken = [
