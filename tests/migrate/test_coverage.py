@@ -1213,6 +1213,8 @@ def test_a_variable_that_is_asked_for_by_its_name() -> None:
     assert left_alone(program(SGD, grads)) == "AMP030"
     given = seen.replace("('x', 'loss')", "input().split()")
     assert left_alone(program(SGD, given)) == "AMP030"
+    attribute = given.replace(":\n", ":\n        hasattr(data, key)\n", 1)
+    assert migrated(program(SGD, attribute)) == output.replace(seen, attribute)
 
 
 @pytest.mark.parametrize(

@@ -556,6 +556,45 @@ CASES = """\
 -    print(buf5.masked_scatter(y > 0, h.detach()).sum().item())
 +    print(buf5.masked_scatter(y > 0, h.detach().to(buf5.dtype)).sum().item())
 
+=== stores at the places of a list, and of an array
+ buf = torch.zeros(16, 8, device=device)
+ class Choice:
+     def __init__(self, size):
+         self.size = size
+     def __call__(self, seen):
+         return seen if seen < 4 else np.random.choice(self.size, size=1)
+ class Memory:
+     def __init__(self):
+         self.choice, self.seen = Choice(16), 0
+     def make(self, rows):
+         for name in ["rows", "more"]:
+             if not hasattr(self, name):
+                 setattr(self, name, torch.zeros(16, 8, dtype=torch.float32, device=device))
+     def add(self, rows):
+         self.make(rows)
+         for i in range(len(rows)):
+             index = self.choice(self.seen)
+             self.seen += 1
+-            self.rows[index] = rows[i].to(device)
++            self.rows[index] = rows[i].to(device).to(self.rows.dtype)
+ memory = Memory()
+ STEP
+     at1 = [3, 5]
+-    buf[at1] = h.detach()[:2]
++    buf[at1] = h.detach()[:2].to(buf.dtype)
+     at2 = np.random.permutation(16)[:2]
+-    buf[at2] = h.detach()[:2]
++    buf[at2] = h.detach()[:2].to(buf.dtype)
+     at3 = [i for i in range(2)]
+-    buf[at3] = h.detach()[:2]
++    buf[at3] = h.detach()[:2].to(buf.dtype)
+     at4 = np.random.choice(16)
+     buf[at4] = h.detach()[0]
+     for at5 in sorted({2, 1}):
+         buf[at5] = h.detach()[0]
+     memory.add(h.detach())
+     print(buf.sum().item(), memory.rows.sum().item())
+
 === operands alike
  buf = torch.zeros(16, 8, device=device)
  STEP

@@ -122,6 +122,11 @@ def test_it_is_cast(name: str) -> None:
         ("kept = [x, x]", "kept[int(x.shape[0] < 0)] = self.fc(x)", "out = kept[0]"),
         ("out = x.clone()", "out[:, 2:4] = self.fc(x)[:, 2:4]"),
         (
+            "self.maps, rows = [None] * 6, x.sum(1).argsort().tolist()",
+            "self.maps[rows[0]] = [self.fc(x), x]",
+            "out = sum(self.maps[rows[0]])",
+        ),
+        (
             "self.register_buffer('next', torch.zeros(3, dtype=torch.long))",
             "row = self.fc(x)[0, :3].argmax()",
             "self.next[row] = x.shape[0] % self.fc.out_features",

@@ -18,6 +18,7 @@ from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.decorators import times, wrappers
 from amp_migrate.program.link import Program
+from amp_migrate.program.names import Definition
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,20 +348,23 @@ class Events:
             yield Event(self._touch(call), *where)
 
     def _only_names(self, call: ir.Call, function: str) -> bool:
-        """Whether what is evaluated can only be a variable: ``for key in ["loss", "score"]: eval(key)``."""
+        """Whether what is evaluated can only be a variable: ``for key in ["loss", "score"]: eval(key)``, or
+        each key is the name of an attribute, too: ``setattr(self, key, ...)``."""
         asked = call.args[0].value if call.args else None
         given = self.program.set_to(asked, function)
         return bool(given) and all(
             one.stmt.kind == "for"
             and one.stmt.targets == (asked,)
-            and isinstance(one.stmt.value, ir.Display)
-            and all(
-                isinstance(item, ir.Const)
-                and isinstance(item.value, str)
-                and item.value.isidentifier()
-                for item in one.stmt.value.items
-            )
+            and (_are_names(one.stmt.value) or self._are_attributes(one, asked))
             for one in given
+        )
+
+    def _are_attributes(self, loop: Definition, key: ir.Expr | None) -> bool:
+        return any(
+            call.func in _BY_NAME and [arg.value for arg in call.args[1:2]] == [key]
+            for stmt in self.program.statements(loop.function)
+            if stmt.path[: len(loop.stmt.path)] == loop.stmt.path
+            for call in calls_of(stmt)
         )
 
     def _touch(self, call: ir.Call) -> str:
@@ -504,6 +508,7 @@ class Events:
         )
 
 
+_BY_NAME = tuple(ir.Name(f"{verb}attr") for verb in ("get", "has", "set"))
 _OPERATORS = {
     op: frozenset(f"__{name}__" for word in words.split() for name in (word, f"r{word}", f"i{word}"))
     for op, words in {
@@ -521,6 +526,15 @@ CALLS = ("call", "prologue", "epilogue")
 
 UNKNOWN = ir.Const("?")
 """Stands for an object that cannot be told."""
+
+
+def _are_names(keys: ir.Expr | None) -> bool:
+    return isinstance(keys, ir.Display) and all(
+        isinstance(item, ir.Const)
+        and isinstance(item.value, str)
+        and item.value.isidentifier()
+        for item in keys.items
+    )
 
 
 def _grad_uses(stmt: ir.Stmt) -> Iterator[tuple[ir.Stmt, str]]:

@@ -61,6 +61,19 @@ _BOUND = operations("product", "wide", "no-half", "lacks-half")
 _AT_ONCE = frozenset("list tuple set dict sum sorted max min all any stack cat".split())
 """What takes all that a generator gives."""
 _DEEPEST = 4
+_SIZES = {"numpy.random.choice": 1, "numpy.random.randint": 2}
+"""What gives an array where it is told a size, and where that is given;"""
+_PLACES = frozenset(
+    (
+        *("builtins.list", "builtins.sorted", "random.sample", "random.choices"),
+        *(
+            f"numpy.{name}"
+            for name in """arange argpartition argsort argwhere array asarray concatenate flatnonzero nonzero
+            random.permutation unique where""".split()
+        ),
+    )
+)
+"""and what gives a list, or an array, in any case."""
 _TAKE_TENSORS = frozenset(
     "index_add index_add_ index_copy index_copy_ put put_".split()
 )
@@ -733,9 +746,46 @@ class Leaving:
         keys = key.items if isinstance(key, ir.Display) else (key,)
         return any(
             isinstance(one, (ir.Call, ir.Name, ir.Attr, ir.Operation, ir.Item))
-            and self._trace(function, stmt, one).off in ("data", "integer")
+            and (
+                self._trace(function, stmt, one).off in ("data", "integer")
+                or self._are_places(Made(one, function, stmt))
+            )
             for one in keys
         )
+
+    def _are_places(self, key: Made, depth: int = 0) -> bool:
+        """Whether a key may be a list, or an array of NumPy, at which a store wants equal dtypes."""
+        if depth > _DEEPEST:
+            return False
+        for one in self.remedies.flow.made(key) or [key]:
+            match one.expr:
+                case _ if one.index is not None or one.stmt.kind == "for":
+                    continue
+                case ir.Display(kind="list"):
+                    return True
+                case ir.Comprehension(elements=(_,), lazy=False, is_set=False):
+                    return True
+                case ir.Item(value=whole, key=ir.Operation(op="slice")):
+                    if self._are_places(one.inner(whole), depth + 1):
+                        return True
+                case ir.Operation(op="if", operands=(_, *either)):
+                    if any(self._are_places(one.inner(e), depth + 1) for e in either):
+                        return True
+                case ir.Call(func=func) as call:
+                    origin = self.program.origin(func, one.function) or ""
+                    place = _SIZES.get(origin)
+                    if (
+                        origin in _PLACES
+                        or (place is not None and call.argument(place, "size"))
+                        or any(
+                            self._are_places(Made(stmt.value, callee, stmt), depth + 1)
+                            for callee in self.program.callees(call, one.function)
+                            for stmt in self.program.statements(callee)
+                            if stmt.kind == "return" and stmt.value is not None
+                        )
+                    ):
+                        return True
+        return False
 
     def _differ(
         self,

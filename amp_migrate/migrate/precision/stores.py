@@ -32,7 +32,10 @@ class Stores(Planner):
         if stmt.kind != "assign" or stmt.value is None:
             return None
         stored = Made(stmt.value, function, stmt)
-        if self.dtypes.is_number(stored) or isinstance(stmt.value, ir.Const):
+        # A tensor takes no list.
+        if self.dtypes.is_number(stored) or isinstance(
+            stmt.value, (ir.Const, ir.Display, ir.Comprehension)
+        ):
             return None
         for target in stmt.targets:
             if isinstance(target, ir.Attr) and target.attr == "data":
