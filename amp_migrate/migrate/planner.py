@@ -636,7 +636,9 @@ class Planner:
         bare = [
             (run.function, run.path)
             for run in runs
-            if not self._is_stepped(run.function, run.path, steps)
+            for loss in (sources.get((run.function, run.path)),)
+            if (loss is not None and self._is_tested(run, loss))
+            or not self._is_stepped(run.function, run.path, steps)
         ]
 
         def travel_with(
@@ -1092,12 +1094,26 @@ class Planner:
             runs += found
             forwards.append((backward, found))
             for run in found:
-                sources.setdefault((run.function, run.path), backward)
+                site = (run.function, run.path)
+                if site not in sources or (
+                    self._is_tested(run, sources[site])
+                    and not self._is_tested(run, backward)
+                ):
+                    sources[site] = backward
             if hoists:
                 hoisted[backward.function, backward.stmt.path] = self._loss_name(
                     backward.function
                 )
         return forwards, without_overlaps(runs), hoisted, sources
+
+    def _is_tested(self, run: Run, backward: Backward) -> bool:
+        """Whether a test behind a run decides if a backward in its function is come to."""
+        if run.function != backward.function:
+            return False
+        return any(
+            outer.kind == "if" and run.path[: len(outer.path)] != outer.path
+            for outer in self.program.control(run.function).around(backward.stmt.path)
+        )
 
     def _is_under_amp(self, run: Run, backward: Backward) -> bool:
         """Whether a forward is computed under autocast as it is; a backward was judged by itself."""

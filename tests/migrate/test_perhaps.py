@@ -150,6 +150,42 @@ PERHAPS = {
  for x, y in data:
      trainer.go(x, y)
 """,
+    "beside one that is always there": f"""\
+ class Trainer:
+     def __init__(self, tunes):
+         self.tunes = tunes
+         if tunes:
+             self.rate = nn.Parameter(torch.ones(1, device=device))
+             self.tune = torch.optim.SGD([self.rate], lr=0.1)
++            self.tune_scaler = torch.amp.GradScaler(
++                "cuda", enabled=device.type == "cuda"
++            )
+         self.opt = {SGD}
++        self.scaler = BORN
+     def go(self, x, y):
+-        loss = criterion(model(x), y)
++        with torch.autocast(
++            "cuda", dtype=torch.float16, enabled=self.scaler.is_enabled()
++        ):
++            loss = criterion(model(x), y)
+         if self.tunes:
+             rated = (self.rate * loss.detach()).sum()
+             self.tune.zero_grad()
+-            rated.backward()
+-            self.tune.step()
++            self.tune_scaler.scale(rated).backward()
++            self.tune_scaler.step(self.tune)
++            self.tune_scaler.update()
+         self.opt.zero_grad()
+-        loss.backward()
+-        self.opt.step()
++        self.scaler.scale(loss).backward()
++        self.scaler.step(self.opt)
++        self.scaler.update()
+ trainer = Trainer(len(data) > 3)
+ for x, y in data:
+     trainer.go(x, y)
+""",
 }
 
 
