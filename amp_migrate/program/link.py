@@ -1060,6 +1060,11 @@ class Program(Names):
         numbers = {number for one in names for number in by_word.get(one, ())}
         return [places[number] for number in sorted(numbers)]
 
+    @property
+    def words(self) -> Collection[str]:
+        """All that statements say: names, attributes, and texts as a whole."""
+        return self._words[1].keys()
+
     @cached_property
     def _words(self) -> tuple[tuple[tuple[str, ir.Stmt], ...], dict[str, list[int]]]:
         """All statements, and by word those that say it."""

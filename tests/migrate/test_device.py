@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -10,7 +11,7 @@ from half_support import check_runs
 from programs import HEAD as PLAIN_HEAD
 from programs import migrated
 
-from amp_migrate.api import migrate_source
+from amp_migrate.api import migrate_paths, migrate_source
 
 HEAD = """\
 import argparse
@@ -1476,3 +1477,76 @@ def test_what_may_be_moved_is_not_known_to_stay(made: str) -> None:
     source = HEAD + _BESIDE.replace(_MADE, made)
     result = migrate_source(source, path="train.py")
     assert all(found.code != "AMP005" for found in result.diagnostics)
+
+
+_CHOSEN_LATER = """\
+import random
+device = None
+def set_gpu_mode(mode, number=0):
+    global device
+    device = torch.device(f"cuda:{number}" if mode else "cpu")
+class Trainer:
+    def __init__(self, net):
+        self.net = net
+        self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        AFTER
+    def train(self, x, y):
+        loss = criterion(self.net(x.to(device)), y.to(device))
+        self.opt.zero_grad()
+        loss.backward()
+        self.opt.step()
+def run(uses_gpu):
+    BEFORE
+    trainer = Trainer(nn.Linear(8, 3))
+    trainer.net.to(device)
+    for x, y in data:
+        trainer.train(x, y)
+run(torch.cuda.is_available())
+"""
+
+
+def test_a_variable_of_a_file_that_is_none_at_first() -> None:
+    head = HEAD.replace("import argparse\n", "") + _CHOSEN_LATER.replace("AFTER", "")
+    chosen = head.replace("BEFORE", "set_gpu_mode(uses_gpu)")
+    assert switch(chosen) == 'device is not None and device.type == "cuda"'
+    check_runs(chosen, migrate_source(chosen, path="train.py").output)
+    perhaps = head.replace("BEFORE", "if random.random() > 2: set_gpu_mode(uses_gpu)")
+    check_runs(perhaps, migrate_source(perhaps, path="train.py").output)
+    named = chosen.replace("torch.device(f", "(f")
+    expected = 'device is not None and torch.device(device).type == "cuda"'
+    assert switch(named) == expected
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    (("", ""), ("", "set_gpu_mode(torch.cuda.is_available())")),
+)
+def test_a_variable_that_is_none_when_it_is_asked(before: str, after: str) -> None:
+    text = _CHOSEN_LATER.replace("AFTER", after).replace("BEFORE", before or "pass")
+    if not after:
+        text = text.replace(
+            "    trainer.net", "    set_gpu_mode(True)\n    trainer.net"
+        )
+    assert switch(HEAD + text) == "AMP041"
+
+
+@pytest.mark.parametrize(
+    ("imported", "used", "changed"),
+    (("import gpu", "gpu.device", 1), ("from gpu import device", "device", 0)),
+)
+def test_a_variable_of_another_file_that_is_none_at_first(
+    imported: str,
+    used: str,
+    changed: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = HEAD + _CHOSEN_LATER.replace("AFTER", "").replace("BEFORE", "")
+    first, rest = text.split("class Trainer")
+    Path("gpu.py").write_text("import torch\n" + first[first.index("device = None") :])
+    script = f"{HEAD}{imported}\nimport gpu\nclass Trainer{rest}".replace(
+        "    trainer = ", "    gpu.set_gpu_mode(uses_gpu)\n    trainer = "
+    )
+    Path("train.py").write_text(re.sub(r"to\(device\)", f"to({used})", script))
+    assert len(migrate_paths(["."]).changed) == changed

@@ -1161,3 +1161,53 @@ def test_an_optimizer_around_another_with_its_groups() -> None:
 )
 def test_an_optimizer_that_does_more_than_the_one_in_it(mine: str, other: str) -> None:
     assert left_alone(AROUND.replace(mine, other)) == "AMP014"
+
+
+_SPREAD = """\
+import json
+class Model:
+    def __init__(self, rate=0.1, optimizer_fn=torch.optim.SGD):
+        \"\"\"optimizer_fn: the class.\"\"\"
+        self.optimizer_fn = optimizer_fn
+        self.network = make().to(device)
+        self.optimizer = self.optimizer_fn(self.network.parameters(), lr=rate)
+    def fit(self):
+        for x, y in data:
+            self.optimizer.zero_grad()
+            loss = criterion(self.network(x), y)
+            loss.backward()
+            self.optimizer.step()
+MORE = {}
+for one in json.loads('[{"rate": 0.2}, {}]'):
+    Model(**one, **MORE).fit()
+"""
+
+
+@pytest.mark.parametrize(
+    "more",
+    (
+        "{}",
+        "dict(optimizer_fn=torch.optim.Adam)",
+        '{"optimizer_fn": torch.optim.Adam}',
+        "{}; Model(0.1, torch.optim.Adam).fit()",
+    ),
+)
+def test_options_among_which_the_class_may_be(more: str) -> None:
+    assert changes_with_amp_off(_SPREAD.replace("= {}", f"= {more}")) == []
+
+
+@pytest.mark.parametrize(
+    "more",
+    (
+        "dict(optimizer_fn=torch.optim.LBFGS)",
+        '{"optimizer_fn": build}',
+        '{"": 1}; MORE["optimizer_fn"] = build',
+        'path("model.optimizer_fn", build)',
+        "{}; Model(*[0.1, build]).fit()",
+        "{}; Model.optimizer_fn = build",
+    ),
+)
+def test_options_that_make_no_optimizer(more: str) -> None:
+    build = "def build(params, lr):\n    return Own(params)\n"
+    source = build + _SPREAD.replace("= {}", f"= {more}")
+    assert left_alone(source) in ("AMP010", "AMP013")

@@ -13,7 +13,7 @@ from amp_migrate.analysis.objects.points_to import (
     PointsTo,
 )
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import each_call
+from amp_migrate.program.bindings import each_call, parts_of
 from amp_migrate.program.link import Program
 
 CLOSURE = "closure"
@@ -96,7 +96,12 @@ class Makers:
                 if not _is_unknown(one)
             ]
             if not found or any(map(self._is_other, found)):
-                return None
+                options = self._among_options(asked, there)
+                if options is None:
+                    return None
+                pending += options if (asked, there) not in seen else ()
+                seen.add((asked, there))
+                continue
             for one in found:
                 inner = self._shortened(one)
                 if inner is None:
@@ -108,6 +113,68 @@ class Makers:
                     seen.add(key)
                     pending.append(inner)
         return _worst(kinds)
+
+    def _among_options(self, asked: ir.Expr, function: str) -> list[_Class] | None:
+        """All that is given in sight under the name of a parameter with a default, where a call spreads out
+        options among which it may be (``Trainer(model, **options)``), and that default.
+        """
+        program = self.program
+        if isinstance(asked, ir.Attr):
+            kept = program.definitions_of(asked, function)
+            values: list[_Class] = [
+                (made.value, made.function, ())
+                for made in kept
+                if made.value is not None
+            ]
+            return values if 0 < len(kept) == len(values) else None
+        name = asked.id if isinstance(asked, ir.Name) else ""
+        owner = program.owner(name, function)
+        params = program.functions[owner].params if owner is not None else ()
+        param = next((p for p in params if p.name == name), None)
+        if owner is None or param is None or param.default is None:
+            return None
+        sites = program.call_sites.get(owner, [])
+        stars = {arg.star for site in sites for arg in site.call.args}
+        if "**" not in stars or "*" in stars or program.definitions(owner, name):
+            return None
+        keyed = self._under_key(name)
+        if keyed is None:
+            return None
+        keyed += (
+            (value, site.caller, ())
+            for site in sites
+            if (value := program.argument_at(site, name)) is not None
+        )
+        outer = program.functions[owner].parent or owner
+        return [(param.default, outer, ()), *keyed]
+
+    def _under_key(self, name: str) -> list[_Class] | None:
+        """What a program gives under a name, as an option or an attribute; None where it says that name in
+        another way."""
+        program = self.program
+        whole = re.compile(rf"\b{name}\b")
+        paths = [word for word in program.words if word != name and whole.search(word)]
+        if any(not _is_text_alone(stmt) for _, stmt in program.mentioning(*paths)):
+            return None  # "trainer.optimizer_class"
+        found: list[_Class] = [
+            (made.value, made.function, ())
+            for _, made in program.attribute_targets.get(name, ())
+            if made.value is not None
+        ]
+        quoted = 0
+        for function, stmt in program.mentioning(name):
+            for inner in parts_of(stmt):
+                quoted += inner == ir.Const(name)
+                if isinstance(inner, ir.Display):
+                    pairs = zip(inner.keys, inner.items, strict=False)
+                    under = [value for key, value in pairs if key == ir.Const(name)]
+                    found += ((value, function, ()) for value in under)
+                    quoted -= len(under)
+        if quoted:
+            return None
+        for function, _, call in program.all_calls():
+            found += ((a.value, function, ()) for a in call.args if a.name == name)
+        return found
 
     def _is_other(self, one: Object) -> bool:
         """Whether it makes no optimizer, whatever else may be called."""
@@ -368,6 +435,11 @@ def parameters_of(call: ir.Call) -> ir.Expr | None:
     """The parameters that a call which makes an optimizer is given."""
     name = (ir.render(call.func) or "").rpartition(".")[2]
     return call.argument(int(name == "instantiate"), "params")
+
+
+def _is_text_alone(stmt: ir.Stmt) -> bool:
+    """Whether it is a text that nothing reads: a docstring."""
+    return stmt.kind == "expr" and isinstance(stmt.value, ir.Const)
 
 
 def _are_parameters(call: ir.Call, given: ir.Expr) -> bool:

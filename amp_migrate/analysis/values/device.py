@@ -11,6 +11,7 @@ from amp_migrate.analysis.objects.availability import (
     Place,
     Seen,
     Sight,
+    is_come_to_before,
     is_over,
     leading_to,
     root_of,
@@ -558,7 +559,9 @@ class Devices:
             if seen is None or decision is None:
                 continue
             is_named = all(
-                self._is_device(one) or is_text(one) for one in self._held(seen, place)
+                self._is_device(one) or is_text(one)
+                for one in self._held(seen, place)
+                if not (one.is_none and self._is_chosen_later(seen.expr, place))
             )
             tested = None if is_named else self._tested(move, place)
             if tested is None:
@@ -611,11 +614,35 @@ class Devices:
     def _device_decision(self, seen: Seen, place: Place) -> Decision | None:
         text = ir.render(seen.expr)
         held = self._held(seen, place)
-        if text is None or any(one.is_none for one in held):
+        known = [one for one in held if not one.is_none]
+        if text is None:
             return None
-        if held and all(map(self._is_device, held)):
-            return Decision(f'{text}.type == "cuda"', seen.after)
-        return Decision(f'{self.torch}.device({text}).type == "cuda"', seen.after)
+        test = f'{self.torch}.device({text}).type == "cuda"'
+        if known and all(map(self._is_device, known)):
+            test = f'{text}.type == "cuda"'
+        if len(known) < len(held):
+            if not self._is_chosen_later(seen.expr, place):
+                return None
+            # What is moved to None stays where it is.
+            test = f"{text} is not None and {test}"
+        return Decision(test, seen.after)
+
+    def _is_chosen_later(self, expr: ir.Expr, place: Place) -> bool:
+        """Whether it is the variable of a file, None at first (``gpu.device``), which a function chooses that
+        may run before a place is come to. What is imported out of the file keeps what was there first.
+        """
+        program, function = self.program, place.function
+        there = program.elsewhere(expr, function)
+        if isinstance(expr, ir.Name) and there is not None:
+            return False
+        name, home = there or (expr, function)
+        if not isinstance(name, ir.Name):
+            return False
+        owner = program.owner(name.id, home)
+        if owner is None or not ir.is_top(owner):
+            return False
+        chosen = [d for d in program.defined(name.id, home) if d.function != owner]
+        return any(not is_come_to_before(program, d.function, place) for d in chosen)
 
     def _is_device(self, one: Object) -> bool:
         return not one.fields and self.moves.is_call_of(one, *_MAKE_DEVICES)
