@@ -343,6 +343,26 @@ loss = (F.mse_loss(action, y) + 0.01 * torch.log(1 - action.pow(2) + 1e-6).mean(
 ---
 action = torch.tanh(u.float())
 
+=== a logarithm of the softmax of what a network gives in a region and outside of it
+class Head(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Linear(4, 4)
+    def forward(self, x):
+        return x, self.l(x)
+def entropy(p):
+    return -(p * torch.log(p + 1e-5)).sum(dim=1)
+model = nn.Sequential(nn.Linear(6, 4), Head()).to(device)
+source_loader = iter(loader)
+first, _ = source_loader.__next__()
+_, out = model(first.to(device))
+certain = entropy(nn.Softmax(1)(out)).detach().mean()
+---
+_, out = model(x)
+loss = entropy(nn.Softmax(dim=1)(out)).mean() + certain
+---
+loss = entropy(nn.Softmax(dim=1)(out)).mean() + certain
+
 === a logarithm of a softmax
 model = nn.Linear(6, 3).to(device)
 ---
@@ -568,6 +588,28 @@ loss = model(x).mean() + gram(h)
 return 0.0 if h is None else torch.mm(h, h.t()).mean()
 """)
 REFUSED = cases("""\
+=== a logarithm of what a network that keeps it gives outside of every region
+class Head(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Linear(4, 4)
+        self.kept = torch.full((8, 4), 0.5)
+    def forward(self, x):
+        before, self.kept = self.kept, torch.sigmoid(self.l(x)).detach()
+        return x, before
+def entropy(p):
+    return -(p * torch.log(p + 1e-5)).sum(dim=1)
+model = nn.Sequential(nn.Linear(6, 4), Head()).to(device)
+source_loader = iter(loader)
+---
+first, _ = source_loader.__next__()
+_, last = model(first.to(device))
+print(entropy(nn.Softmax(1)(last)).mean().item())
+_, out = model(x)
+loss = entropy(nn.Softmax(dim=1)(model[1].l(model[0](x)) + out)).mean()
+---
+return -(p * torch.log(p + 1e-5)).sum(dim=1)
+
 === a logarithm of one of two results, of an unseen sigmoid
 class Net(nn.Module):
     def __init__(self):

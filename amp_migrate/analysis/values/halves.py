@@ -39,6 +39,7 @@ _OF_SYSTEM = frozenset(
 """Packages that give no tensors, and nothing to keep one in."""
 _EACH = operations("each")
 _JOINS = frozenset(f"torch.{name}" for name in operations("joined"))
+_NEXT = ("next", "__next__")
 _ENTRIES = "items values keys".split()
 Statements = Collection[tuple[str, ir.Path]]
 """Statements by their function and path."""
@@ -182,6 +183,8 @@ class Halves(Shown):
                     return False
                 if func.attr in _ENTRIES and not args:
                     return self._plainly(at, func.value)
+                if func.attr in _NEXT and not args and names_data(func.value):
+                    return True
                 if func.attr in _NO_HALVES:
                     return True
                 if func.attr in ("to", "type") and any(

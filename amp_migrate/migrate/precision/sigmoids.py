@@ -6,6 +6,7 @@ In fp16 the sigmoid of 9 is 1: what goes into one is cast up, and its result is 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.objects.forward import MODELS, MODULES, Forward
@@ -132,7 +133,9 @@ class Sigmoids(Planner):
                         for m in made or ()
                     )
                     continue
-                case ir.Call() as call if self._is_fp32_layer(call, one):
+                case ir.Call() as call if self._is_fp32_layer(
+                    call, one
+                ) or self._runs_in_fp32(call, one):
                     continue
                 case ir.Call(func=ir.Name(id=word) | ir.Attr(attr=word)) as call:
                     if self._squashes(word, one):
@@ -176,8 +179,7 @@ class Sigmoids(Planner):
     def _squashes(self, word: str, at: Made) -> bool:
         """Whether a function or method of torch is in half precision 0 or 1 where it is only near to it."""
         return word in SQUASHES or (
-            word in _SQUASHES_OUTSIDE
-            and (at.function, at.stmt.path) not in self.halves.under_autocast
+            word in _SQUASHES_OUTSIDE and not self._is_under(at)
         )
 
     def _is_fp32_layer(self, call: ir.Call, at: Made) -> bool:
@@ -191,8 +193,61 @@ class Sigmoids(Planner):
             for one in made
         ):
             return False
-        return (at.function, at.stmt.path) in self.halves.under_autocast or all(
-            self.halves.is_never_half(at.inner(arg.value)) for arg in call.args
+        return self._is_under(at) or self._is_given_no_half(call, at)
+
+    def _runs_in_fp32(self, call: ir.Call, at: Made) -> bool:
+        """Whether a module runs outside of every region, and of no half values: what it gives is as exact as
+        with AMP off, unless a module keeps what it gave in one."""
+        return (
+            not self._is_under(at)
+            and self.forward.is_forward(call, at.function, MODULES)
+            and self._is_given_no_half(call, at)
+            and not self._keep
+        )
+
+    def _is_under(self, at: Made) -> bool:
+        return (at.function, at.stmt.path) in self.halves.under_autocast
+
+    def _is_given_no_half(self, call: ir.Call, at: Made) -> bool:
+        return all(self.halves.is_never_half(at.inner(arg.value)) for arg in call.args)
+
+    @cached_property
+    def _keep(self) -> bool:
+        """Whether what may be half is put into an attribute that a module reads, once it is made."""
+        program = self.program
+        by_name = bool(program.mentioning("setattr", "register_buffer"))
+        return (
+            by_name
+            or has_module_hooks(self.modules)
+            or any(
+                self._is_kept(inner, method)
+                for one in program.classes
+                if self.forward.is_module_class(one)
+                for name, method in program.classes[one].methods
+                if name != "__init__"
+                for stmt in program.statements(method)
+                for inner in parts_of(stmt)
+                if isinstance(inner, ir.Attr)
+                and inner.value == ir.Name(program.functions[method].self_name or "")
+            )
+        )
+
+    def _is_kept(self, attribute: ir.Attr, method: str) -> bool:
+        made = [
+            (one, one.stmt.value if one.stmt.kind == "augassign" else one.value)
+            for _, one in self.program.attribute_targets.get(attribute.attr, ())
+            if self.program.functions[one.function].name != "__init__"
+        ]
+        return (
+            attribute.attr == "__dict__"
+            or bool(self.flow.contents.put_into(attribute, method))
+            or any(
+                value is None
+                or not self.halves.is_never_half(
+                    Made(value, one.function, one.stmt, one.index)
+                )
+                for one, value in made
+            )
         )
 
     def _is_of_no_half(self, at: Made, call: ir.Call) -> bool:
