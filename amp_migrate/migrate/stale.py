@@ -85,7 +85,7 @@ class Stale(Walk[_Held]):
                     site = made.function, made.stmt.path
                     self._made.setdefault(site, {})[one] = made
         self._within = self._quietly_called()
-        self._local = self._in_calls(ownership) if self._made else {}
+        self._local = ownership.in_calls if self._made else {}
         self._sites: dict[Site, set[Site]] = {}
 
     def _is_frozen(self, made: Definition) -> bool:
@@ -162,26 +162,6 @@ class Stale(Walk[_Held]):
 
     def _start(self, root: str) -> _Held:
         return frozenset(), frozenset()
-
-    def _in_calls(self, ownership: Ownership) -> dict[Slot, str]:
-        """The optimizers that are in a variable of one function, and those that it gives that to, alone."""
-        # A function inside may be called when the call around it is over.
-        inside = {
-            event.slot
-            for function, _, event in self.events.calls_of("step")
-            if event.slot is not None and event.slot.owner != function
-        }
-        found: dict[Slot, str] = {}
-        for one in self.identities.all:
-            (coverage,) = ownership.coverages((one,))
-            made = {birth.function for birth in coverage.births}
-            own = {slot.owner for slot in coverage.slots if not self._is_given(slot)}
-            if own == made and len(own) == 1 and coverage.slots.isdisjoint(inside):
-                found[one] = own.pop()
-        return found
-
-    def _is_given(self, slot: Slot) -> bool:
-        return slot.kind == "variable" and self.program.is_param(slot.owner, slot.name)
 
     def _once(self, qualname: str, states: Iterable[State[_Held]]) -> set[State[_Held]]:
         """A call has variables of its own: what an earlier one had there is gone."""

@@ -7,6 +7,7 @@ from textwrap import indent
 
 import pytest
 from exactness import check_off
+from half_support import check_runs
 from programs import HEAD, before_and_after, left_alone, migrated, trains_as_before
 from shorthand import before, written_out
 
@@ -1925,3 +1926,59 @@ for x, y in data:
     both.turn(x)
 """
     assert "self.scaler.step(self.dec_opt)" in migrated(source)
+
+
+STAGES = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(8, 8), nn.Linear(8, 3)
+    def forward(self, x):
+        return self.head(self.body(x))
+class Learner:
+    def __init__(self):
+        self.net, self.small = Net().to(device), Net().to(device)
+    def boost(self):
+        opt = torch.optim.SGD(HELD, lr=0.1)
+        for x, y in data:
+            FIRST
+            opt.zero_grad()
+            loss = criterion(self.net(x), y)
+            loss.backward()
+            for p in EDITED:
+                p.grad[0] = 0.0
+            opt.step()
+    def compress(self):
+        opt = torch.optim.SGD([*self.small.parameters(), *self.net.parameters()], lr=0.1)
+        for x, y in data:
+            opt.zero_grad()
+            loss = criterion(self.small(x), y) + criterion(self.net(x), y)
+            loss.backward()
+            opt.step()
+learner = Learner()
+for _ in range(2):
+    learner.boost()
+    learner.compress()
+"""
+READS = "print(sum(p.grad.norm() for p in self.net.parameters() if p.grad is not None))"
+
+
+@pytest.mark.parametrize(
+    ("held", "first", "edited", "code"),
+    [
+        ("self.net.parameters()", "pass", "self.net.head.parameters()", ""),
+        ("self.net.parameters()", READS, "self.net.head.parameters()", "AMP030"),
+        ("self.net.head.parameters()", "pass", "self.net.parameters()", "AMP030"),
+    ],
+)
+def test_an_optimizer_of_another_call_is_not_there(
+    held: str, first: str, edited: str, code: str
+) -> None:
+    source = STAGES.replace("HELD", held).replace("FIRST", first)
+    source = source.replace("EDITED", edited)
+    if code:
+        assert left_alone(source) == code
+    else:
+        result = HEAD + source
+        assert migrated(source).count("scaler.unscale_(opt)\n            for p") == 1
+        check_runs(result, migrate_source(result).output)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from copy import copy
+from functools import cached_property
 from itertools import pairwise
 
 from amp_migrate.analysis.objects.coverage import Coverage, Way
@@ -49,6 +50,26 @@ class Ownership:
             for one in identities.all
         }
 
+    @cached_property
+    def in_calls(self) -> dict[Slot, str]:
+        """The optimizers that are in a variable of one function, and those that it gives that to, alone."""
+        # A function inside may be called when the call around it is over.
+        inside = {
+            event.slot
+            for function, _, event in self.events.calls_of("step")
+            if event.slot is not None and event.slot.owner != function
+        }
+        found: dict[Slot, str] = {}
+        for one, coverage in self._coverages.items():
+            made = {birth.function for birth in coverage.births}
+            own = {slot.owner for slot in coverage.slots if not self._is_given(slot)}
+            if own == made and len(own) == 1 and coverage.slots.isdisjoint(inside):
+                found[one] = own.pop()
+        return found
+
+    def _is_given(self, slot: Slot) -> bool:
+        return slot.kind == "variable" and self.program.is_param(slot.owner, slot.name)
+
     def of_birth(self, one: Slot, birth: Birth) -> Ownership:
         """The same, for one optimizer alone, where a certain birth has made it."""
         found, known = copy(self), self._coverages[one]
@@ -78,7 +99,19 @@ class Ownership:
         for one, coverage in self._coverages.items():
             coverage.away = self._away(one, coverage.slots, frames)
         try:
-            found = [self._owners(one, function, stmt, way) for one in targets]
+            # What another call has made, and left to nobody, is there no more, or not yet.
+            on_way = {at for at, _ in frames}
+            present = {
+                one: coverage
+                for one, coverage in self._coverages.items()
+                if not frames or self.in_calls.get(one, function) in on_way
+            }
+            for those in filter(None, (present, self._coverages)):
+                found = [
+                    self._owners(one, function, stmt, way, those) for one in targets
+                ]
+                if None not in found:
+                    break
         finally:
             for coverage in self._coverages.values():
                 coverage.away = frozenset()
@@ -102,11 +135,12 @@ class Ownership:
         function: str,
         stmt: ir.Stmt,
         way: Way,
+        coverages: dict[Slot, Coverage],
     ) -> set[Slot] | None:
         owners: set[Slot] = set()
         several = [
             (one, coverage, coverage.of_target(target, function, stmt, way))
-            for one, coverage in self._coverages.items()
+            for one, coverage in coverages.items()
         ]
         # Where none has it as its own groups, it is the same for all.
         _, coverage, found = several[-1]
@@ -119,26 +153,16 @@ class Ownership:
         if not found.complete or not found.all:
             return None
         for identity in found.all:
-            if not self._is_covered(identity, function, stmt, way):
+            if not _is_covered(coverages, identity, function, stmt, way):
                 parts = self._parts(target, function) if len(found.all) == 1 else None
                 given = dict(coverage.given_to(identity))
                 inside = [given.get(part, (*identity, part)) for part in parts or ()]
                 if not inside or not all(
-                    self._is_covered(one, function, stmt, way) for one in inside
+                    _is_covered(coverages, one, function, stmt, way) for one in inside
                 ):
                     return None
-            owners |= {
-                one for one, c in self._coverages.items() if c.may_hold(identity)
-            }
+            owners |= {one for one, c in coverages.items() if c.may_hold(identity)}
         return owners
-
-    def _is_covered(
-        self, identity: Identity, function: str, stmt: ir.Stmt, way: Way
-    ) -> bool:
-        """Whether one optimizer holds all of a module."""
-        return any(
-            c.covers(identity, function, stmt, way) for c in self._coverages.values()
-        )
 
     def _parts(self, target: ir.Expr, function: str) -> frozenset[str] | None:
         """The parts of the module whose parameters a target stands for, if all are in sight."""
@@ -388,3 +412,14 @@ class Ownership:
     def coverages(self, optimizers: Iterable[Slot]) -> list[Coverage]:
         """What each of some optimizers holds."""
         return [self._coverages[one] for one in optimizers if one in self._coverages]
+
+
+def _is_covered(
+    coverages: dict[Slot, Coverage],
+    identity: Identity,
+    function: str,
+    stmt: ir.Stmt,
+    way: Way,
+) -> bool:
+    """Whether one optimizer holds all of a module."""
+    return any(c.covers(identity, function, stmt, way) for c in coverages.values())
