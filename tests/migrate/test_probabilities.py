@@ -11,6 +11,18 @@ from amp_migrate.api import migrate_paths, migrate_source
 from amp_migrate.core.options import Options
 
 MIGRATED = cases("""\
+=== a sigmoid of the products of what is of unknown precision
+model = nn.Linear(6, 4).to(device)
+def decode(z):
+    pairs = torch.sigmoid(torch.matmul(z, z.t()))
+    return pairs
+---
+z = model(x) + torch.tensor(eval("0.3"))
+loss = F.binary_cross_entropy(decode(z), y * y.t())
+---
+full_z = z.float() if z.dtype is torch.float16 else z
+    pairs = torch.sigmoid(torch.matmul(full_z, full_z.t()))
+
 === how alike two distributions are
 class Alike(nn.Module):
     def __init__(self):
@@ -974,6 +986,17 @@ bounds = [Bound(model, F.mse_loss), Bound(model)]
 loss = bounds[0](x, y) + bounds[1](x, y)
 ---
 def __init__(self, net, measure=F.binary_cross_entropy):
+
+=== a sigmoid of the products of what is of unknown precision, beside others
+model = nn.Linear(6, 4).to(device)
+def decode(z):
+    pairs = torch.sigmoid(torch.matmul(z, z.t())) * torch.matmul(z, z.t()).sign().abs()
+    return pairs
+---
+z = model(x) + torch.tensor(eval("0.3"))
+loss = F.binary_cross_entropy(decode(z), y * y.t())
+---
+    pairs = torch.sigmoid
 
 === no sigmoid
 LINEAR

@@ -620,7 +620,13 @@ class Sigmoids(Planner):
         if self.dtypes.is_fp32(of):
             self.remedies.upcast(at.function, at.stmt, operand)
             return
-        if not self.remedies.raise_(of, True):
+        factors = factors_of(self.program, at.function, operand)
+        if not self.remedies.raise_(of, True) and not (
+            factors
+            and self.remedies.isolate(
+                self.forward, at.function, at.stmt, operand, factors
+            )
+        ):
             message = (
                 "what goes into the sigmoid before BCELoss is not shown to be fp32"
             )
