@@ -21,7 +21,7 @@ from amp_migrate.analysis.objects.disjoint import Disjoint
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.holders import Holders
 from amp_migrate.analysis.objects.live import Arms, Live
-from amp_migrate.analysis.objects.makers import parameters_of
+from amp_migrate.analysis.objects.makers import IN_ITS_OWN_WAY, parameters_of
 from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
 from amp_migrate.analysis.objects.read_only_uses import is_only_looked_at, saved
 from amp_migrate.analysis.objects.unfollowed import Mentions, Unfollowed
@@ -1016,7 +1016,8 @@ class Planner:
             if call.args and not self.closures.takes_none(qualname, call):
                 reason = self.closures.reason(qualname, stmt, call)
                 message = reason or "step() is given an argument"
-                raise refused("AMP013", message, call.line)
+                code = "AMP014" if IN_ITS_OWN_WAY in message else "AMP013"
+                raise refused(code, message, call.line)
             if stmt.step is call:
                 stmt = replace(stmt, kind="expr", value=call)
             elif not plain:

@@ -354,3 +354,29 @@ def test_a_closure_with_its_arguments_bound(name: str) -> None:
     (found,) = migrate_source(HEAD + body).diagnostics
     assert found.code == "AMP013"
     assert found.message == "closure() is part of the closure of step()"
+
+
+def test_an_optimizer_that_goes_backward_itself_is_given_no_closure() -> None:
+    source = """\
+class Balance(torch.optim.Optimizer):
+    def step(self, losses):
+        for loss in losses:
+            loss.backward(retain_graph=True)
+        for p in self.param_groups[0]["params"]:
+            p.grad = p.grad / len(losses)
+balance = Balance(model.parameters(), {})
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in data:
+    losses = [criterion(model(x), y), criterion(model(x * 2), y)]
+    opt.zero_grad()
+    if len(data) > 9:
+        balance.step(losses)
+    else:
+        sum(losses).backward()
+    opt.step()
+"""
+    _, loop = migrate_source(HEAD + source).loops
+    assert loop.diagnostic is not None and loop.diagnostic.code == "AMP014"
+    assert loop.diagnostic.message == (
+        "Balance steps in its own way, which a scaler would not see"
+    )

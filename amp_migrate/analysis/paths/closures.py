@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
 
-from amp_migrate.analysis.objects.optimizers import Optimizers
+from amp_migrate.analysis.objects.makers import IN_ITS_OWN_WAY
+from amp_migrate.analysis.objects.optimizers import Birth, Optimizers
 from amp_migrate.analysis.objects.points_to import Object, PointsTo
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, each_call, parts_of
@@ -117,8 +118,19 @@ class Closures:
         for birth in trace.births:
             if not self._calls_once(birth.call, birth.function):
                 name = ir.render(birth.call.func) or "this optimizer"
+                if self._trains_itself(birth):
+                    return f"{name} {IN_ITS_OWN_WAY}"
                 return f"how often {name} calls its closure is not known"
         return ""
+
+    def _trains_itself(self, birth: Birth) -> bool:
+        """Whether an optimizer's own ``step`` goes backward, and not what it is given to call."""
+        steps = (
+            self.program.method(one.name, "step")
+            for one in _classes(self.program, birth.call, birth.function)
+            if one.kind == "class"
+        )
+        return any(step and _goes_backward(self.program, (step,)) for step in steps)
 
     def takes_none(self, function: str, call: ir.Call) -> bool:
         """Whether a step is given what is no closure: its optimizer's own ``step`` calls no argument."""
@@ -278,14 +290,18 @@ def takes_no_closure(
     )
 
 
+def _goes_backward(program: Program, functions: Iterable[str]) -> bool:
+    return any(
+        ir.last_of(call.func) in ("backward", "grad")
+        for one in functions
+        for _, call in each_call(program.functions[one].body)
+    )
+
+
 def _calls_nothing_given(program: Program, function: str) -> bool:
     """Whether a method never calls a parameter, nor gives it to what might, and computes no gradients."""
     facts = program.functions[function]
-    if any(
-        ir.last_of(call.func) in ("backward", "grad")
-        for one in program.called_from((function,))
-        for _, call in each_call(program.functions[one].body)
-    ):
+    if _goes_backward(program, program.called_from((function,))):
         return False
     for decorator in facts.decorators:
         made = decorator.func if isinstance(decorator, ir.Call) else decorator
