@@ -404,8 +404,16 @@ def test_infinite_gradients_cost_one_step(diff: str) -> None:
 @pytest.mark.parametrize(
     "default, test", [("None", "clip is not None"), ("0", "clip"), ("False", "clip")]
 )
+@pytest.mark.parametrize(
+    "step",
+    [
+        "        opt.step()\n",
+        "            opt.step()\n        else:\n            opt.step()\n",
+    ],
+    ids=["then a step", "with its step"],
+)
 def test_clipping_that_nobody_asks_for_yet_is_prepared_for(
-    default: str, test: str
+    default: str, test: str, step: str
 ) -> None:
     """Who gives a number later is to clip what is unscaled."""
     source = HEAD + (
@@ -417,7 +425,7 @@ def test_clipping_that_nobody_asks_for_yet_is_prepared_for(
         "        loss.backward()\n"
         f"        if {test}:\n"
         "            nn.utils.clip_grad_norm_(model.parameters(), clip)\n"
-        "        opt.step()\n"
+        f"{step}"
         "        print(loss.item())\n"
         "fit(CLIP)\n"
     )

@@ -736,7 +736,7 @@ class Walk(ABC, Generic[Held]):
             settings: set[ir.Expr | None] = set()
             for stmt in self.program.statements(function):
                 test, _ = _plain_test(stmt.value) if stmt.kind == "if" else (None, True)
-                if test is not None and self._only_touches(stmt, function):
+                if test is not None and self._touches_gradients(stmt, function):
                     settings.add(test)
                 match test:
                     case ir.Name(id=name) if name in params:
@@ -755,16 +755,16 @@ class Walk(ABC, Generic[Held]):
             )
         return self._params_tested[function]
 
-    def _only_touches(self, stmt: ir.Stmt, function: str) -> bool:
-        """Whether all that is done with gradients in a statement is to touch them: ``if clip is not None:``.
-        Who gives ``clip`` later is to find that right, though today nobody does."""
+    def _touches_gradients(self, stmt: ir.Stmt, function: str) -> bool:
+        """Whether a statement touches gradients that are there before it: ``if clip is not None:``. Who gives
+        ``clip`` later is to find that right, though today nobody does."""
         kinds = {
             kind
             for one in ir.statements((stmt,))
             for event in self.events.of(function, one)
             for kind in (event.kind, *chain(*map(self.events.kinds, event.callees)))
         }
-        return "access" in kinds and kinds.isdisjoint(("backward", "step"))
+        return "access" in kinds and "backward" not in kinds
 
     def _called(self, callee: str, entered: State[Held]) -> frozenset[State[Held]]:
         """Walk a call, or show the observers again what they saw when it was walked before."""
