@@ -979,6 +979,11 @@ class Program(Names):
                 found[site.callee].append(site)
         return found
 
+    def statement_of(self, call: ir.Call, function: str) -> ir.Stmt | None:
+        """The statement of a function in which a call stands."""
+        places = self._places_of_calls.get(id(call), ())
+        return next((stmt for where, stmt in places if where == function), None)
+
     @cached_property
     def _places_of_calls(self) -> dict[int, list[tuple[str, ir.Stmt]]]:
         """By the identity of a call, the function and the statement in which it stands."""

@@ -35,6 +35,17 @@ ORIGINS = {
  opt = make_opt(model.parameters(), lr=0.1)
 +scaler = BORN
 {BODY}""",
+    "under the name of its class": f"""\
+ def make_opt(params, name):
+     made = getattr(torch.optim, name)
+     if name == "Adam":
+         made = made(params, lr=0.1)
+     else:
+         made = made(params, lr=0.1, momentum=0.9)
+     return made
+ opt = make_opt(model.parameters(), "SGD")
++scaler = BORN
+{BODY}""",
     "a class of one's own of a class that is chosen": """\
  def make_opt(params, name):
      if name == "sgd":

@@ -38,8 +38,8 @@ _SCHEDULER_KEY = re.compile(r"(?i)\[['\"](\w*sched\w*|lr)['\"]\]$")
 
 _SCHEDULER_NAME = re.compile(r"(?i)(^|[._])(lr_?)?sched(uler)?s?$")
 
-_Class = tuple[ir.Expr, str, Context]
-"""An expression that is called, its function, and the calls that led there."""
+_Class = tuple[ir.Expr, str, ir.Stmt | None, Context]
+"""An expression that is called, its function, the statement that reads it, and the calls that led there."""
 
 
 class Makers:
@@ -55,16 +55,27 @@ class Makers:
     ) -> str | None:
         """``plain``, `CLOSURE` or `WRAPPED` for a call that makes an optimizer, else None; ``context``:
         the calls that lead there."""
-        asked = (function, call.func, tuple(map(id, context)))
+        stmt = self._read_at(call, function)
+        asked = (function, call.func, tuple(map(id, context)), stmt and stmt.path)
         if asked not in self._kinds:
             origin = self.program.origin(call.func, function)
             if origin is None:
-                self._kinds[asked] = self._kind_of_class(call.func, function, context)
+                self._kinds[asked] = self._kind_of_class(
+                    call.func, function, stmt, context
+                )
             else:
                 known = origin if origin == INSTANTIATE else self._external_kind(origin)
                 self._kinds[asked] = known
         kind = self._kinds[asked]
         return self._configured_kind(call) if kind == INSTANTIATE else kind
+
+    def _read_at(self, call: ir.Call, function: str) -> ir.Stmt | None:
+        """Where it matters which of its values a variable has that is called: ``opt = opt(params)``."""
+        program = self.program
+        if not isinstance(call.func, ir.Name):
+            return None
+        several = len(program.defined(call.func.id, function)) > 1
+        return program.statement_of(call, function) if several else None
 
     def _configured_kind(self, call: ir.Call) -> str | None:
         """``instantiate(config.optimizer, model.parameters())``: any optimizer that the project's
@@ -80,18 +91,18 @@ class Makers:
         return _worst({self._external_kind(one) for one in named})
 
     def _kind_of_class(
-        self, expr: ir.Expr, function: str, context: Context
+        self, expr: ir.Expr, function: str, stmt: ir.Stmt | None, context: Context
     ) -> str | None:
         """The same, for an expression that is called: the class of an optimizer."""
-        pending: list[_Class] = [(expr, function, context)]
+        pending: list[_Class] = [(expr, function, stmt, context)]
         seen: set[tuple[object, ...]] = set()
         kinds: set[str | None] = set()
         while pending:
-            asked, there, calls = pending.pop()
+            asked, there, at, calls = pending.pop()
             found = [
                 one
                 for one in self.points_to.of(
-                    asked, there, context=calls, enough=self._is_other
+                    asked, there, at, calls, enough=self._is_other
                 )
                 if not _is_unknown(one)
             ]
@@ -108,7 +119,7 @@ class Makers:
                     kinds.add(self._kind_of(one))
                     continue
                 # `make = partial(make, lr=1e-3)` leads back to itself.
-                key = (id(inner[0]), inner[1], *map(id, inner[2]))
+                key = (id(inner[0]), inner[1], *map(id, inner[3]))
                 if key not in seen:
                     seen.add(key)
                     pending.append(inner)
@@ -210,20 +221,21 @@ class Makers:
                 return None
             if not params or made.argument(0, "params") != ir.Name(params[0]):
                 return None
-            return made.func, one.function, one.context
+            # Its variables are read when it is called.
+            return made.func, one.function, None, one.context
         if not isinstance(one.expr, ir.Call):
             return None
         origin, args = self.program.origin(one.expr.func, one.function), one.expr.args
         if origin in COPIES and len(args) == 1 and not args[0].star:
             # A copy of a class is that class.
-            return args[0].value, one.function, one.context
+            return args[0].value, one.function, one.stmt, one.context
         if origin != "functools.partial":
             return None
         if any(arg.name in (None, "params") for arg in args[1:]):
             return None
         if not args or args[0].name or args[0].star:
             return None
-        return args[0].value, one.function, one.context
+        return args[0].value, one.function, one.stmt, one.context
 
     def _is_reflection(self, call: ir.Call, one: Object) -> bool:
         """``getattr(torch.optim, name)``, also of a parameter that is given the library."""
