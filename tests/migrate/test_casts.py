@@ -131,6 +131,19 @@ loss = F.mse_loss(model(x), y)
 ---
 if isinstance(h.data.float(), torch.cuda.FloatTensor):
 
+=== asked for where it is, to compute there
+NET
+    h = self.features(x)
+    if isinstance(h.data, torch.cuda.FloatTensor) and self.memory is not None:
+        h = nn.parallel.data_parallel(self.fc2, h, range(2))
+    else:
+        h = self.fc2(h)
+    return h
+---
+loss = F.mse_loss(model(x), y)
+---
+if isinstance(h.data.float(), torch.cuda.FloatTensor) and self.memory is not None:
+
 === asked whether it is of one type with what is kept
 NET
     h = self.features(x)

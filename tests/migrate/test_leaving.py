@@ -1170,6 +1170,15 @@ for x, y in loader:
     agents.train(x, y)
 """
 ZEROS = "self.hidden = torch.zeros(size, 8, device=device)"
+MADE = """\
+def zeros():
+            h = torch.zeros(size, 8, device=device)
+            return h
+        self.hidden = zeros()"""
+KEPT = """\
+def zeros(kept=[torch.zeros(9, 8, device=device)]):
+            return kept
+        self.hidden = zeros()"""
 FIRST = "self.agents.policy.init_hidden(len(x))"
 
 
@@ -1185,8 +1194,9 @@ def with_agents(init: str = ZEROS, begin: str = FIRST, after: str = "pass") -> s
         {"begin": f"if len(x):\n            pass\n        {FIRST}"},
         {"begin": f"with torch.no_grad():\n            {FIRST}"},
         {"init": f"if size:\n            {ZEROS}\n        else:\n            {ZEROS}"},
+        {"init": MADE},
     ],
-    ids=["at-once", "behind-others", "in-a-block", "in-both-arms"],
+    ids=["at-once", "behind-others", "in-a-block", "in-both-arms", "by-a-function"],
 )
 def test_a_state_that_begins_anew_before_a_rollout(lines: dict[str, str]) -> None:
     source = with_agents(**lines)
@@ -1201,6 +1211,7 @@ def test_a_state_that_begins_anew_before_a_rollout(lines: dict[str, str]) -> Non
     [
         {"begin": f"if not self.agents.policy.hidden:\n            {FIRST}"},
         {"init": f"if self.hidden is None:\n            {ZEROS}"},
+        {"init": KEPT},
         {"after": "self.agents.train(x, y)"},
         {"begin": f"{FIRST}\n        self.agents.train(x, y)"},
         {"begin": f"{FIRST}\n        self.agents = Agents(KEPT)"},
@@ -1210,6 +1221,7 @@ def test_a_state_that_begins_anew_before_a_rollout(lines: dict[str, str]) -> Non
     ids=[
         "perhaps",
         "once",
+        "by-a-function-that-keeps-it",
         "trained-between",
         "trained-behind",
         "of-another",

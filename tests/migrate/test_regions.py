@@ -155,6 +155,30 @@ FORWARD = {
 +        h = x @ model[0].weight.t()
 +        loss = h.log_softmax(1)[:, 0].mean()
 """,
+    "data made by a product stay outside": """\
+     def turned(x, turn):
+         return torch.matmul(x, turn)
+     parts = []
+     for part in (x[:2], x[2:]):
+         parts.append(turned(part, torch.eye(x.shape[1], device=x.device)))
+     x = torch.cat(parts)
+-    out = model(x)
+-    loss = criterion(out, y)
++    AUTOCAST
++        out = model(x)
++        loss = criterion(out, y)
+""",
+    "a product with what is trained, before a model": """\
+     def turned(x, turn):
+         return torch.matmul(x, turn)
+     turn = torch.eye(x.shape[1], device=x.device)
+     turn.requires_grad_()
+-    x = turned(x, turn)
+-    loss = criterion(model(x), y)
++    AUTOCAST
++        x = turned(x, turn)
++        loss = criterion(model(x), y)
+""",
 }  # fmt: skip
 
 
@@ -165,7 +189,14 @@ def test_forward(name: str) -> None:
     assert migrated(source) == expected
 
 
-@pytest.mark.parametrize("name", ["parameters clamped in between", "a time loop"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "parameters clamped in between",
+        "a time loop",
+        "data made by a product stay outside",
+    ],
+)
 def test_forward_computes_the_same(name: str) -> None:
     trains_as_before(written_out(BORN + TURN + FORWARD[name] + BACK))
 

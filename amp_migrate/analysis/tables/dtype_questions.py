@@ -6,7 +6,7 @@ To take a dtype along is no question: ``torch.zeros(3, dtype=x.dtype)``, ``y.to(
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.program import ir
@@ -21,6 +21,7 @@ _CASTS = frozenset("to type astype".split())
 _DTYPE = re.compile(r"torch\.(u?int\d*|b?float\d*|double|half|long|short|u?char|bool)")
 _TYPED = re.compile(r"torch\.(cuda\.)?[A-Z]\w+Tensor")
 _CUDA_FLOATS = "torch.cuda.FloatTensor"
+_ON_DEVICES = ("torch.nn.parallel.data_parallel",)
 _HALVES = frozenset(("torch.float16", "torch.half", "torch.bfloat16"))
 _RANGES = frozenset(("torch.finfo", "torch.iinfo"))
 _ABOUT_SHAPES = frozenset(
@@ -102,24 +103,32 @@ def tested(
                                 yield tensor
 
 
+def _all_of(test: ir.Expr | None) -> Sequence[ir.Expr]:
+    """What must hold for a test to hold."""
+    match test:
+        case ir.Operation(op="and", operands=operands):
+            return operands
+    return () if test is None else (test,)
+
+
 def suits_fp32(program: Program, function: str, stmt: ir.Stmt, tensor: ir.Expr) -> bool:
     """Whether a test of a half tensor may be answered as for the fp32 one that it is without AMP: it asks
-    for the device, to move something there, or whether two tensors are of one type."""
+    for the device, to move something or to compute there, or whether two tensors are of one type.
+    """
     if stmt.kind != "if":
         return False
-    match stmt.value:
-        case ir.Call(func=func, args=(ir.Arg(value=asked), _)) if asked is tensor:
-            body, *others = (block.body for block in stmt.blocks)
-            return (
-                program.origin(func, function) == "builtins.isinstance"
-                and not any(others)
-                and all(
-                    one.kind == "assign"
+    for test in _all_of(stmt.value):
+        match test:
+            case ir.Call(func=func, args=(ir.Arg(value=asked), _)) if asked is tensor:
+                return program.origin(func, function) == "builtins.isinstance" and all(
+                    one.kind in ("assign", "return")
                     and isinstance(one.value, ir.Call)
-                    and ir.method_of(one.value) == "cuda"
-                    for one in body
+                    and (
+                        ir.method_of(one.value) == "cuda"
+                        or program.origin(one.value.func, function) in _ON_DEVICES
+                    )
+                    for one in stmt.blocks[0].body
                 )
-            )
     return any(
         isinstance(test, ir.Operation)
         and test.op in ("==", "!=")

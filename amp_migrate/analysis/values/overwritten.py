@@ -222,13 +222,33 @@ class Overwritten:
             if one is not None
         )
 
-    def _is_new(self, value: ir.Expr, function: str) -> bool:
+    def _is_new(self, value: ir.Expr, function: str, depth: int = 0) -> bool:
         """Whether a value is none that is kept elsewhere."""
+        program = self.program
         match value:
-            case ir.Call():
-                return not self.program.callees(value, function)
-            case ir.Display() | ir.Comprehension() | ir.Const():
+            case ir.Call() if callees := program.callees(value, function):
+                given = [*program.returns(value, function)]
+                return (
+                    depth < _DEEPEST
+                    and not any(program.functions[one].decorators for one in callees)
+                    and {*callees} == {callee for callee, _ in given}
+                    and all(self._is_new(one, f, depth + 1) for f, one in given)
+                )
+            case ir.Call() | ir.Display() | ir.Comprehension() | ir.Const():
                 return True
+            case ir.Name(id=name) if not program.is_param(function, name):
+                made = program.definitions(function, name)
+                return (
+                    bool(made)
+                    and depth < _DEEPEST
+                    and all(
+                        one.index is None
+                        and one.function == function
+                        and one.value is not None
+                        and self._is_new(one.value, function, depth + 1)
+                        for one in made
+                    )
+                )
         return False
 
     # -- calls ---------------------------------------------------------------------------------

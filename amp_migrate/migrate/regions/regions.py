@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from amp_migrate.analysis.objects.forward import (
     ANY,
@@ -625,7 +626,8 @@ class Regions:
             nonlocal first
             if first is not None:
                 end = self._last_needed(function, body, first, last)
-                runs.extend(self._tighten(function, body, first, end))
+                start = self._first_needed(body, first, end, found)
+                runs.extend(self._tighten(function, body, start, end))
             first = None
 
         for index, stmt in enumerate(body):
@@ -649,6 +651,53 @@ class Regions:
                 close()
         close()
         return runs
+
+    def _first_needed(
+        self, body: tuple[ir.Stmt, ...], first: int, last: int, found: _Slice
+    ) -> int:
+        """``first``, or the first statement behind it that runs a module, where what stands before only
+        prepares data for that, with products (rays out of poses, say) that half precision would round.
+        """
+        function = found.function
+        for index in range(first, last + 1):
+            stmt = body[index]
+            if self.forward.in_statement(stmt, function, MODULES):
+                return index
+            prepares = self.forward.in_statement(stmt, function, MODELS)
+            if stmt.path in found.forward and not prepares:
+                break
+            if self._mentions_trained(stmt, function):
+                break
+        return first
+
+    def _mentions_trained(self, stmt: ir.Stmt, function: str) -> bool:
+        """Whether a statement, or what it calls, mentions what is trained but for modules."""
+        program = self.program
+        callees = program.called_from(
+            callee
+            for inner in ir.statements((stmt,))
+            for call in calls_of(inner)
+            for callee in program.callees(call, function)
+        )
+        within = [*ir.statements((stmt,))]
+        within += [inner for callee in callees for inner in program.statements(callee)]
+        return any(
+            isinstance(part, (ir.Name, ir.Attr)) and ir.last_of(part) in self._trained
+            for inner in within
+            for part in parts_of(inner)
+        )
+
+    @cached_property
+    def _trained(self) -> frozenset[str]:
+        """The names of what is trained, but for modules: parameters, and other tensors with gradients."""
+        found: set[str | None] = set()
+        words = ("Parameter", "requires_grad", "requires_grad_")
+        for _, stmt in self.program.mentioning(*words):
+            found |= {ir.last_of(target) for target in stmt.targets}
+            for part in parts_of(stmt):
+                if isinstance(part, ir.Attr) and part.attr in words[1:]:
+                    found.add(ir.last_of(part.value))
+        return frozenset(name for name in found if name is not None)
 
     def _last_needed(
         self, function: str, body: tuple[ir.Stmt, ...], first: int, last: int
