@@ -405,6 +405,23 @@ class Program(Names):
             for decorator in self.functions[method].decorators
         )
 
+    def behind_property(
+        self, expr: ir.Attr, function: str
+    ) -> list[tuple[str, ir.Stmt, ir.Expr]]:
+        """What the properties return that an attribute may be, each with its function and statement."""
+        getters = {
+            method: None
+            for class_name in sorted(self.instance_classes(expr.value, function))
+            for method in self.methods(class_name, expr.attr, True)
+            if self.is_property(method)
+        }
+        return [
+            (getter, stmt, stmt.value)
+            for getter in getters
+            for stmt in self.statements(getter)
+            if stmt.kind == "return" and stmt.value is not None
+        ]
+
     def methods(self, class_name: str, name: str, overridden: bool) -> list[str]:
         """The methods that a lookup may find: with ``overridden``, those of subclasses too.
 

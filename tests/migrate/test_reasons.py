@@ -862,6 +862,24 @@ def test_a_loss_of_a_parameter_by_itself_needs_no_region(made: str) -> None:
     assert check_mixed(source, result.output) == []
 
 
+def test_a_loss_of_a_parameter_behind_a_property() -> None:
+    source = AGENT.replace("MADE", "nn.Parameter(torch.zeros(1, device=device))")
+    source = source.replace("LOSS", "-(self.alpha * entropy).mean()").replace(
+        "    def update(",
+        "    fixed = False\n    @property\n    def alpha(self):\n"
+        "        return self.log_alpha.exp()\n    def update(",
+    )
+    result = migrate_source(source, path="train.py")
+    assert "p.grad is not None" not in result.output
+    assert "self.alpha_scaler.step(self.alpha_optim)" in result.output
+    assert check_off(source, result.output) == []
+    assert check_scaled(source, result.output) == []
+    given = "        return self.log_alpha.exp()"
+    perhaps = f"        if self.fixed:\n            return torch.ones(1)\n{given}"
+    source = source.replace(given, perhaps)
+    assert "alpha_scaler" not in migrate_source(source, path="train.py").output
+
+
 def test_a_loss_out_of_sight_is_no_loss_of_a_parameter() -> None:
     source = AGENT.replace("MADE", "torch.zeros(1, requires_grad=True, device=device)")
     source = "from lib import kept\n" + source.replace("LOSS", "kept.pop()")

@@ -129,8 +129,24 @@ class Reach:
             for inner in () if stmt.value is None else _uncut(stmt.value):
                 if isinstance(inner, (ir.Name, ir.Attr)):
                     found |= self.ownership.holders(inner, function, stmt)
+                    found |= self._holders_behind(inner, function)
                     needed.add(self.forward.variable(inner, function) or "")
         return found
+
+    def _holders_behind(self, expr: ir.Expr, function: str) -> set[Slot]:
+        """The optimizers of what a property returns, whichever: ``self.alpha`` is ``self.log_alpha.exp()``."""
+        if not isinstance(expr, ir.Attr):
+            return set()
+        returned = [
+            {
+                slot
+                for inner in _uncut(value)
+                if isinstance(inner, (ir.Name, ir.Attr))
+                for slot in self.ownership.holders(inner, getter, stmt)
+            }
+            for getter, stmt, value in self.program.behind_property(expr, function)
+        ]
+        return set.intersection(*returned) if returned else set()
 
     def surely(self, backward: Backward, runs: Sequence[Run]) -> frozenset[Slot]:
         """Those among them that get gradients whenever the loss goes backward."""

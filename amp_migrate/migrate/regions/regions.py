@@ -318,12 +318,19 @@ class Regions:
 
     def _definitions(self, variable: str, function: str) -> list[Definition]:
         own = self.program.self_class(function)
-        if "." in variable:
-            attr = variable.split(".", 1)[1]
-            return (
-                [] if own is None else self.program.attribute_definitions(own[1], attr)
-            )
-        return self.program.defined(variable, function)
+        if "." not in variable:
+            return self.program.defined(variable, function)
+        if own is None:
+            return []
+        name, attr = variable.split(".", 1)
+        read = ir.Attr(ir.Name(name), attr)
+        return self.program.attribute_definitions(own[1], attr) + [
+            made
+            for getter, _, value in self.program.behind_property(read, function)
+            for inner in ir.walk(value)
+            if isinstance(inner, ir.Attr)
+            for made in self.program.definitions_of(inner, getter)
+        ]
 
     def _ends_inside(
         self, definition: Definition, variable: str, runs: list[Run]
