@@ -100,6 +100,15 @@ loss = F.mse_loss(h + torch.arange(8, device=device).type_as(h).mean(), y)
 ---
 loss = F.mse_loss(h + torch.arange(8, device=device).type_as(h).mean(), y)
 
+=== how often there is each
+LINEAR
+---
+h = model(x)
+counts = torch.bincount(torch.randint(8, (9,), device=device), minlength=8)
+loss = F.mse_loss(h + counts.type_as(h).log1p().mean(), y)
+---
+loss = F.mse_loss(h + counts.type_as(h.float()).log1p().mean(), y)
+
 === no number, and one that ends nowhere
 LINEAR
 ---

@@ -36,6 +36,7 @@ _MAY_BE_NUMBERS = ("weight", "other")
 _NEVER = (10**6, 0)
 _CUTS = frozenset("data detach item numpy tolist".split())
 _RANGES = frozenset("arange linspace range".split())
+_COUNTERS = frozenset("bincount histc count_nonzero".split())
 _HOLD = {
     **dict.fromkeys(("tensor", "as_tensor", "new_tensor"), (0, "data")),
     **dict.fromkeys(("full", "full_like", "new_full"), (1, "fill_value")),
@@ -143,6 +144,8 @@ class Casts(Planner):
             return False
         name, _ = self._named(at.function, at.expr)
         half = HALVES[self.remedies.dtype]
+        if name in _COUNTERS:
+            return True
         if name in _RANGES:
             ends = ("start", "end", None)
             given = [arg.value for arg in at.expr.args if arg.name in ends]
