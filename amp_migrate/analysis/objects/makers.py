@@ -133,7 +133,7 @@ class Makers:
         if isinstance(asked, ir.Attr):
             kept = program.definitions_of(asked, function)
             values: list[_Class] = [
-                (made.value, made.function, ())
+                (made.value, made.function, made.stmt, ())
                 for made in kept
                 if made.value is not None
             ]
@@ -152,12 +152,12 @@ class Makers:
         if keyed is None:
             return None
         keyed += (
-            (value, site.caller, ())
+            (value, site.caller, site.stmt, ())
             for site in sites
             if (value := program.argument_at(site, name)) is not None
         )
         outer = program.functions[owner].parent or owner
-        return [(param.default, outer, ()), *keyed]
+        return [(param.default, outer, None, ()), *keyed]
 
     def _under_key(self, name: str) -> list[_Class] | None:
         """What a program gives under a name, as an option or an attribute; None where it says that name in
@@ -168,7 +168,7 @@ class Makers:
         if any(not _is_text_alone(stmt) for _, stmt in program.mentioning(*paths)):
             return None  # "trainer.optimizer_class"
         found: list[_Class] = [
-            (made.value, made.function, ())
+            (made.value, made.function, made.stmt, ())
             for _, made in program.attribute_targets.get(name, ())
             if made.value is not None
         ]
@@ -179,12 +179,14 @@ class Makers:
                 if isinstance(inner, ir.Display):
                     pairs = zip(inner.keys, inner.items, strict=False)
                     under = [value for key, value in pairs if key == ir.Const(name)]
-                    found += ((value, function, ()) for value in under)
+                    found += ((value, function, stmt, ()) for value in under)
                     quoted -= len(under)
         if quoted:
             return None
-        for function, _, call in program.all_calls():
-            found += ((a.value, function, ()) for a in call.args if a.name == name)
+        for function, stmt, call in program.all_calls():
+            found += (
+                (a.value, function, stmt, ()) for a in call.args if a.name == name
+            )
         return found
 
     def _is_other(self, one: Object) -> bool:

@@ -134,7 +134,7 @@ class Reach:
         return found
 
     def _holders_behind(self, expr: ir.Expr, function: str) -> set[Slot]:
-        """The optimizers of what a property returns, whichever: ``self.alpha`` is ``self.log_alpha.exp()``."""
+        """The optimizers of all that a property returns: ``self.alpha`` is ``self.log_alpha.exp()``."""
         if not isinstance(expr, ir.Attr):
             return set()
         returned = [
