@@ -212,6 +212,14 @@ class Names:
                 if there is not None or not located.rest:
                     yield located.file, None if there is None else there[0]
 
+    def file_named(self, module: str, function: str) -> tuple[str, ...]:
+        """The file that a module is, as a function's file would import it."""
+        layout = self.layout
+        found = layout and layout.locate(ir.file_of(function), module)
+        if not isinstance(found, Located) or found.rest:
+            return ()
+        return (found.file,) if found.file in self.modules else ()
+
     def alternatives(self, expr: ir.Expr, function: str) -> list[tuple[ir.Expr, str]]:
         """What a name stands for that imports in several branches bind, and nothing else does: each an
         expression, and the top level of its file. Nothing where one of them is out of sight.

@@ -1001,6 +1001,33 @@ def test_a_class_out_of_a_file_of_optimizers(
     assert len(migrate_paths(["."]).changed) == changed
 
 
+@pytest.mark.parametrize(
+    ("package", "changed"),
+    [
+        ("from torch.optim import *\nfrom .own import *\n", 1),
+        ("from .own import *\n", 1),
+        ("from .own import *\nfrom elsewhere import *\n", 0),
+        (
+            "from .own import *\nfrom . import own\ndef build(params, lr):\n    pass\n",
+            0,
+        ),
+    ],
+)
+def test_a_class_out_of_a_package_of_optimizers(
+    package: str, changed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("lib/optimizers").mkdir(parents=True)
+    Path("lib/__init__.py").touch()
+    Path("lib/optimizers/__init__.py").write_text(package)
+    Path("lib/optimizers/own.py").write_text(OWN)
+    made = "opt = getattr(lib.optimizers, KINDS.get('kind', 'Plain'))"
+    source = f"{HEAD}import lib\nimport lib.optimizers\nKINDS = {{}}\n"
+    source += f"{made}(model.parameters(), lr=0.1)\n"
+    Path("train.py").write_text(source + before_and_after(written_out(BODY))[0])
+    assert len(migrate_paths(["."]).changed) == changed
+
+
 @pytest.mark.parametrize("imports", ("", "import runner\n"))
 def test_what_another_script_steps(imports: str, tmp_path: Path) -> None:
     body = "opt = torch.optim.SGD(model.parameters(), lr=0.1)\n" + before(

@@ -254,19 +254,36 @@ class Makers:
         )
 
     def _has_optimizers_alone(self, one: Object) -> bool:
-        """Whether it is a file of the program that defines nothing but optimizers a scaler can step."""
+        """Whether it is a file of the program that has nothing but optimizers a scaler can step."""
         program = self.program
-        name = one.expr.id if isinstance(one.expr, ir.Name) else ""
-        made = [
-            stmt
-            for file, inner in program.targets(name, one.function)
-            if inner is None
-            for stmt in program.modules[file].top.body
-            if stmt.kind in ("classdef", "functiondef")
+        if isinstance(one.expr, ir.Name):
+            found = program.targets(one.expr.id, one.function)
+            files = [file for file, inner in found if inner is None]
+        else:
+            files = [*program.file_named(one.name.lstrip("."), one.function)]
+        return bool(files) and all(self._are_optimizers(file, ()) for file in files)
+
+    def _are_optimizers(self, file: str, around: tuple[str, ...]) -> bool:
+        """The same of all that a file defines, or takes over from others as it is."""
+        facts = self.program.modules[file]
+        made = [s for s in facts.top.body if s.kind in ("classdef", "functiondef")]
+        taken = [
+            module for module in facts.star_imports if not module.startswith(_LIBRARIES)
         ]
-        return bool(made) and all(
-            stmt.kind == "classdef" and self._own_kind(stmt.names[1]) == "plain"
-            for stmt in made
+        files = [
+            self.program.file_named(module, facts.top.qualname) for module in taken
+        ]
+        return (
+            bool(made or facts.star_imports)
+            and file not in around
+            and all(
+                stmt.kind == "classdef" and self._own_kind(stmt.names[1]) == "plain"
+                for stmt in made
+            )
+            and all(
+                there and all(self._are_optimizers(f, (*around, file)) for f in there)
+                for there in files
+            )
         )
 
     def words(self) -> set[str]:
