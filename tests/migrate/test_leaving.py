@@ -1170,12 +1170,12 @@ for x, y in loader:
     agents.train(x, y)
 """
 ZEROS = "self.hidden = torch.zeros(size, 8, device=device)"
-MADE = """\
+ZEROS_MADE = """\
 def zeros():
             h = torch.zeros(size, 8, device=device)
             return h
         self.hidden = zeros()"""
-KEPT = """\
+ZEROS_KEPT = """\
 def zeros(kept=[torch.zeros(9, 8, device=device)]):
             return kept
         self.hidden = zeros()"""
@@ -1194,7 +1194,7 @@ def with_agents(init: str = ZEROS, begin: str = FIRST, after: str = "pass") -> s
         {"begin": f"if len(x):\n            pass\n        {FIRST}"},
         {"begin": f"with torch.no_grad():\n            {FIRST}"},
         {"init": f"if size:\n            {ZEROS}\n        else:\n            {ZEROS}"},
-        {"init": MADE},
+        {"init": ZEROS_MADE},
     ],
     ids=["at-once", "behind-others", "in-a-block", "in-both-arms", "by-a-function"],
 )
@@ -1211,7 +1211,7 @@ def test_a_state_that_begins_anew_before_a_rollout(lines: dict[str, str]) -> Non
     [
         {"begin": f"if not self.agents.policy.hidden:\n            {FIRST}"},
         {"init": f"if self.hidden is None:\n            {ZEROS}"},
-        {"init": KEPT},
+        {"init": ZEROS_KEPT},
         {"after": "self.agents.train(x, y)"},
         {"begin": f"{FIRST}\n        self.agents.train(x, y)"},
         {"begin": f"{FIRST}\n        self.agents = Agents(KEPT)"},
