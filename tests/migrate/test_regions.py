@@ -645,6 +645,26 @@ PROGRAMS = {
 +    AUTOCAST
 +        loss = criterion(old + model(x), y)
 {BACK}""",
+    "what is made of what it was before behind each step": """\
+ opt = torch.optim.SGD(model.parameters(), lr=0.1)
++scaler = BORN
+ def spread(near, outputs, weight):
+     near = 0.9 * near
+     return near - 0.01 * (outputs.mean() * torch.eye(len(near), device=device)) @ near * weight
+ near, y = data[0]
+ for _ in range(5):
+     opt.zero_grad()
+-    loss = criterion(model(near), y)
+-    loss.backward()
+-    opt.step()
++    AUTOCAST
++        loss = criterion(model(near), y)
++    scaler.scale(loss).backward()
++    scaler.step(opt)
++    scaler.update()
+     near = spread(near, model(near).data, model[0].weight.data.mean())
+ print(loss.item())
+""",
 }
 
 

@@ -452,10 +452,26 @@ class Regions:
             wanted &= changed
         if trial.forward == found.forward:
             return set()
+        if carried <= wanted and self._goes_backward_in(body, function):
+            # Made of what it was before: a second backward() would go through the graph of the first.
+            return set()
         found.forward |= trial.forward
         found.members |= trial.members
         found.read |= trial.read
         return carried
+
+    def _goes_backward_in(self, body: tuple[ir.Stmt, ...], function: str) -> bool:
+        """Whether each turn of a loop goes backward, and keeps no graph for another time."""
+        return any(
+            "backward" in kinds
+            for stmt in body
+            if not stmt.blocks
+            for event in self.events.of(function, stmt)
+            for kinds in ({event.kind}, *map(self.events.kinds, event.callees))
+        ) and not any(
+            call.argument(1, "retain_graph") or call.argument(2, "create_graph")
+            for _, _, call in self.program.calls_named("backward")
+        )
 
     def _changed(self, stmt: ir.Stmt, function: str) -> set[str]:
         """Variables that a statement assigns, or lists to which it adds something."""
