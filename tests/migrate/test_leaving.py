@@ -2309,3 +2309,74 @@ for x, y in loader:
     result = migrate_source(source, path="train.py")
     assert result.output == source
     assert [found.code for found in result.diagnostics] == ["AMP020"]
+
+
+PARTS = """\
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one = nn.ModuleDict({"a": nn.Linear(4, 8), "b": nn.Linear(4, 8)})
+        self.kept = {}
+
+    def forward(self, parts):
+        RETURN
+
+
+class Mix(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one = nn.Linear(8, 8)
+
+    def forward(self, h):
+        for _ in range(2):
+            h = {key: self.one(part) for key, part in h.items()}
+        return h
+
+
+class Whole(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = Encoder()
+        self.mix = Mix()
+
+    def forward(self, batch):
+        h = self.encoder(batch.parts)
+        for key in ["a", "b"]:
+            h[key] = h[key] + h["a"].mean()
+        h = self.mix(h)
+        return h["a"] + h["b"]
+
+
+class Batch:
+    def __init__(self, x):
+        self.parts = {"a": x, "b": 2 * x}
+
+
+model = Whole().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = F.mse_loss(model(Batch(x.to(device))), y.to(device))
+    loss.backward()
+    optimizer.step()
+found = []
+with torch.no_grad():
+    for x, _ in loader:
+        found.append(model(Batch(x.to(device))).detach().cpu())
+print(torch.cat(found).numpy().mean())
+"""
+ANEW = "return {key: self.one[key](part) for key, part in parts.items()}"
+KEEPS = f"{ANEW.replace('return', 'self.kept |=')}\n        return self.kept"
+
+
+def test_a_dict_that_each_call_of_a_module_makes_anew() -> None:
+    before = HEAD + PARTS.replace("RETURN", ANEW)
+    after = migrate_source(before, path="train.py").output
+    assert "print(torch.cat(found).numpy().mean())" in after != before
+    assert check_off(before, after) == []
+    assert check_mixed(before, after) == []
+
+
+def test_a_dict_that_a_module_keeps() -> None:
+    result = migrate_source(HEAD + PARTS.replace("RETURN", KEEPS), path="train.py")
+    assert [one.code for one in result.diagnostics] == ["AMP020"]

@@ -593,17 +593,34 @@ class Traces:
     def _gives_fresh(self, call: ir.Call, function: str) -> bool:
         """Whether a call makes a collection anew: so does a module, where none hands out what it keeps."""
         origin = self.program.origin(call.func, function)
+        callees = self.program.callees(call, function)
+        if callees and all(map(self._returns_anew, callees)):
+            return True
         return origin in _COLLECTIONS or (
             origin is None
             and self.forward.is_forward(call, function, MODELS)
             and all(
                 self.program.functions[callee].name in ("forward", "__call__")
-                for callee in self.program.callees(call, function)
+                for callee in callees
             )
             and not self.program.noted(_hand_out_what_they_keep)
             and not any(
                 _is_kept(a.value, function, self.program, ()) for a in call.args
             )
+        )
+
+    def _returns_anew(self, function: str) -> bool:
+        """Whether a function returns nothing but collections that it has just written out."""
+        facts = self.program.functions[function]
+        returned = [
+            stmt.value
+            for stmt in self.program.statements(function)
+            if stmt.kind == "return"
+        ]
+        return (
+            bool(returned)
+            and not (facts.decorators or facts.is_generator or facts.is_async)
+            and all(isinstance(one, (ir.Display, ir.Comprehension)) for one in returned)
         )
 
     def _attribute(self, at: At, expr: ir.Attr) -> Trace:
