@@ -173,7 +173,7 @@ class Upcast:
 @dataclass(frozen=True, slots=True)
 class Widen:
     """A variable, attribute or element ``x`` to ``name``, which gets ``x.float()`` before the statement where
-    that is half.
+    that is half; what a call or an operation gives is bound to it first.
 
     For what may be of any dtype with AMP off: there this is ``x``.
     """

@@ -127,9 +127,10 @@ class _Editor(cst.CSTTransformer):
             case Upcast():
                 return upcast(node)
             case Widen():
-                if not isinstance(node, (cst.Name, cst.Attribute, cst.Subscript)):
-                    raise MismatchError("no variable where the plan saw one")
                 x = cst.Module([]).code_for_node(_bare(node))
+                if not isinstance(node, (cst.Name, cst.Attribute, cst.Subscript)):
+                    self.widened[f"{edit.name} = {x}"] = None
+                    x = edit.name
                 full = full_where_half(x, edit.dtype, self.torch, edit.asks)
                 if edit.like is not None:
                     full = f"{x}.to({edit.like}.dtype) if {self.torch}.is_tensor({x}) else {x}"

@@ -2095,22 +2095,42 @@ for x, y in loader:
     assert check_mixed(source, output) == []
 
 
-def test_what_a_lambda_gives_that_is_called_by_another() -> None:
+@pytest.mark.parametrize(
+    "used, named",
+    [
+        ("print(torch.linalg.svdvals(CALL).shape)", True),
+        ("norm = np.asarray(CALL.cpu()).sum()\n    print(norm.shape)", True),
+        (
+            "kept = CALL\n    seen[0].append(torch.linalg.svdvals((kept * kept).detach()))",
+            True,
+        ),
+        ("print(len(seen), torch.linalg.svdvals(CALL).shape)", False),
+        ("print(torch.linalg.svdvals(CALL).shape if len(x) else 0)", False),
+        ("seen[0].append(torch.linalg.svdvals(CALL))", False),
+        ("print([torch.linalg.svdvals(CALL).shape for _ in range(2)])", False),
+    ],
+)
+def test_what_a_call_gives_has_a_name_where_it_is_cast(used: str, named: bool) -> None:
     source = f"""\
 {HEAD}
 def apply(f, h):
     return f(h)
 
+seen = [[]]
 for x, y in loader:
     optimizer.zero_grad()
     out = model(x.to(device))
     loss = F.mse_loss(out, y.to(device))
     loss.backward()
     optimizer.step()
-    print(torch.linalg.svdvals(apply(lambda t: t.detach(), out)).shape)
+    {used.replace("CALL", "apply(lambda t: t.detach(), out)")}
 """
-    (loop,) = migrate_source(source, path="train.py").loops
-    assert loop.diagnostic is not None and loop.diagnostic.code == "AMP020"
+    result = migrate_source(source, path="train.py")
+    assert ("full_value.float()" in result.output) is named
+    assert [loop.diagnostic is None for loop in result.loops] == [named]
+    if named:
+        assert check_off(source, result.output) == []
+        assert check_mixed(source, result.output) == []
 
 
 LATER = [

@@ -16,7 +16,7 @@ from amp_migrate.analysis.values.dtypes import Dtypes, Tensors, is_slice, rebind
 from amp_migrate.analysis.values.halves import Halves, Statements
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
-from amp_migrate.edit.edits import Edit, Island, Recast, Upcast, Widen
+from amp_migrate.edit.edits import Edit, Island, Recast, Steps, Upcast, Widen
 from amp_migrate.edit.precision import HALVES
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, parts_of
@@ -121,6 +121,8 @@ class Remedies:
         ):
             assert isinstance(operand, ir.Attr)
             base = operand
+        if base is None and tensor and not guarded:
+            return self._hoisted(at, steps)
         if base is None or not (tensor or perhaps) or rebinds(at):
             return None
         if self._is_chosen(stmt, base) or (guarded and _may_be_absent(stmt, base)):
@@ -138,6 +140,60 @@ class Remedies:
             return None
         widen = Widen(stmt.path, steps, name, self.dtype, asks=not tensor)
         return [(function, widen)]
+
+    def _hoisted(self, at: Made, steps: Steps) -> list[Found] | None:
+        """What gives an operand a name before its statement, and makes that fp32 where it is half: outside of
+        every region, where nothing is computed before it, nor decides whether it is."""
+        stmt, operand = at.stmt, at.expr
+        if (
+            self.has_halves
+            or stmt.kind not in ("assign", "annassign", "expr", "return")
+            or (at.function, stmt.path) in self.halves.under_autocast
+            or not isinstance(operand, (ir.Call, ir.Operation))
+            or any(one is operand for one in changed_by(stmt))
+            or not self._comes_first(operand, stmt.value, at.function)
+        ):
+            return None
+        name = self.free_name(at.function, ["full_value", "fp32_value"], 1)
+        if name is None:
+            return None
+        return [(at.function, Widen(stmt.path, steps, name, self.dtype))]
+
+    def _comes_first(
+        self, wanted: ir.Expr, expr: ir.Expr | None, function: str
+    ) -> bool:
+        """Whether a part of an expression is always computed, and what stands before it only reads what that
+        part does not change."""
+        only_torch = all(
+            ir.method_of(call) in _OF_TENSORS
+            or (self.program.origin(call.func, function) or "").startswith("torch.")
+            for call in ir.calls_in(wanted)
+        )
+        read = (
+            (ir.Name, ir.Const, ir.Attr, ir.Item) if only_torch else (ir.Name, ir.Const)
+        )
+        while expr is not None and expr is not wanted:
+            children = ir.children(expr)
+            place = next(
+                index
+                for index, child in enumerate(children)
+                if any(inner is wanted for inner in ir.walk(child))
+            )
+            may_be_left_out = isinstance(expr, ir.Operation) and (
+                expr.op in ("if", "and", "or") and place > 0
+            )
+            if (
+                isinstance(expr, (ir.Deferred, ir.Comprehension, ir.Walrus))
+                or may_be_left_out
+                or not all(
+                    isinstance(inner, read) or self.program.origin(inner, function)
+                    for before in children[:place]
+                    for inner in ir.walk(before)
+                )
+            ):
+                return False
+            expr = children[place]
+        return expr is wanted
 
     def _is_changed(self, at: Made) -> bool:
         """Whether a statement changes a value in place that something else may still see: the change would
