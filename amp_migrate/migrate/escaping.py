@@ -6,6 +6,7 @@ An optimizer that is put into a collection, handed to a function that cannot be 
 
 from __future__ import annotations
 
+from amp_migrate.analysis.objects.carriers import PLAIN_BASES
 from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
 from amp_migrate.analysis.objects.points_to import AROUND_OPTIMIZERS
 from amp_migrate.analysis.objects.read_only_uses import (
@@ -19,7 +20,7 @@ from amp_migrate.analysis.objects.unfollowed import contents as written
 from amp_migrate.analysis.paths.escapes import Kept
 from amp_migrate.analysis.paths.loops import Blocked, refused
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import each_part, unpacked
+from amp_migrate.program.bindings import each_part, parts_of, unpacked
 from amp_migrate.program.link import Program
 
 _FRAMEWORK_METHODS = frozenset({"prepare", "setup", "initialize"})
@@ -172,7 +173,9 @@ class Handover:
     ) -> bool:
         """Whether a statement makes a collection whose optimizers are followed."""
         if stmt.kind == "return":
-            return stmt.value is display and self.kept.hands_out(display, function)
+            return stmt.value is display and (
+                self.kept.hands_out(display, function) or self._is_never_read(function)
+            )
         if stmt.kind == "for":
             return display is stmt.value or display in stmt.targets
         items = (
@@ -186,6 +189,29 @@ class Handover:
             or (inside and self.kept.keep(target, function))
             for target, value, _ in unpacked(stmt)
             if value is display
+        )
+
+    def _is_never_read(self, function: str) -> bool:
+        """Whether a method is one that nothing in sight calls, nor takes: a property ``optimizers``. As one
+        that hands out a single optimizer, it is for others to read."""
+        program, facts = self.program, self.program.functions[function]
+        if facts.class_name is None or not (
+            program.external_bases(facts.class_name) <= PLAIN_BASES | {"abc.ABC"}
+        ):
+            return False
+        family = program.family(facts.class_name)
+        return not any(
+            (isinstance(inner, ir.Name) and inner.id == facts.name)
+            or inner == ir.Const(facts.name)
+            or (
+                isinstance(inner, ir.Attr)
+                and inner.attr == facts.name
+                and not family.isdisjoint(
+                    program.instance_classes(inner.value, where) or family
+                )
+            )
+            for where, stmt in program.mentioning(facts.name)
+            for inner in parts_of(stmt)
         )
 
     def _visit_call(self, call: ir.Call, function: str, stmt: ir.Stmt) -> None:

@@ -530,7 +530,7 @@ class Planner:
         if self.options.scaled:
             self._refuse_unfollowed(unfollowed)
             self._refuse_twin_out_of_sight(group, live)
-        steps = self._steps(slots)
+        steps = [one for one in self._steps(slots) if not self._is_first(one, group)]
         backwards = [backward for loop in group.loops for backward in loop.backwards]
         sites = frozenset((b.function, b.stmt.path) for b in backwards)
         identities = Identities(self.program, self.optimizers, slots)
@@ -742,6 +742,26 @@ class Planner:
             (one,) = identities.all
             return Scalers.of_one(identities, one, walk.ways), together
         return Scalers(identities, walk.uses, walk.ways, walk.sure), together
+
+    def _is_first(self, step: tuple[str, ir.Stmt, Slot], group: Group) -> bool:
+        """Whether an optimizer that is made in the same function, and cleared, steps before any backward: for
+        its scheduler's sake. Without gradients it does nothing, and stays."""
+        function, stmt, slot = step
+        control, first = self.program.control(function), False
+        births = [b for b in group.births if (b.function, b.slot) == (function, slot)]
+        for at, event in self.events.direct(function):
+            first |= (
+                (event.kind, event.slot) == ("zero", slot)
+                and control.dominates(at.path, stmt.path)
+                and any(control.dominates(b.path, at.path) for b in births)
+            )
+            goes_back = "backward" in (
+                event.kind,
+                *(kind for one in event.callees for kind in self.events.kinds(one)),
+            )
+            if goes_back and control.leads(at.path, stmt.path):
+                return False
+        return first
 
     def _guarded(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from exactness import check_off, check_scaled
-from programs import before_and_after, left_alone, migrated, trains_as_before
+from programs import HEAD, before_and_after, left_alone, migrated, trains_as_before
 from shorthand import written_out
 
 from amp_migrate.api import migrate_source
@@ -1293,3 +1293,59 @@ def test_options_that_modules_keep_are_no_part_of_them() -> None:
     shared = shared.replace("args.lr", "0.1").replace("args.which", '"one"')
     (found,) = migrate_source(shared, path="train.py").diagnostics
     assert found.code == "AMP030"
+
+
+PERHAPS_MORE = """\
+class Algorithm:
+    def __init__(self, more=True):
+        self.more = more
+        self.one = model
+        self.two = None
+        MADE
+        self.opt = torch.optim.SGD(self.parameters(), lr=0.1)
+        LATER
+    def parameters(self):
+        yield from self.one.parameters()
+        TEST
+            yield from self.two.parameters()
+    def fit(self, x, y):
+        self.opt.zero_grad()
+        out = self.one(x)
+        if self.two is not None:
+            out = self.two(out)
+        criterion(out, y).backward()
+        nn.utils.clip_grad_norm_(self.parameters(), 0.1)
+        self.opt.step()
+algorithm = Algorithm()
+for x, y in data:
+    algorithm.fit(x, y)
+CHANGED
+"""
+_MORE = "if self.more:\n            self.two = nn.Linear(3, 3).to(device)"
+_ALWAYS = "self.two = nn.Linear(3, 3).to(device)"
+
+
+@pytest.mark.parametrize(
+    ("made", "test", "later", "changed", "code"),
+    [
+        (_MORE, "if self.more:", "", "", ""),
+        (_MORE, "if self.two is not None:", "", "", ""),
+        (_ALWAYS, "if self.two:", "", "", ""),
+        (_ALWAYS, "if self.more:", "", "", "AMP030"),
+        (_MORE, "if len(data) > 3:", "", "", "AMP030"),
+        (_MORE, "if self.more:", "", "algorithm.more = False", "AMP030"),
+        ("", "if self.two is not None:", _ALWAYS, "", "AMP011"),
+    ],
+)
+def test_parameters_of_what_is_perhaps_there(
+    made: str, test: str, later: str, changed: str, code: str
+) -> None:
+    source = PERHAPS_MORE.replace("MADE", made).replace("TEST", test)
+    source = source.replace("LATER", later).replace("CHANGED", changed)
+    if code:
+        assert left_alone(source) == code
+    else:
+        output = migrated(source)
+        assert "self.scaler.unscale_(self.opt)" in output
+        trained = HEAD + source, HEAD + output
+        assert check_off(*trained) == check_scaled(*trained) == []

@@ -543,3 +543,41 @@ def draw(win, value):
     assert "    draw('loss', 0.1)\n    scaler.step(opt)" in migrated(
         drawn + OPT + after
     )
+
+
+UNREAD = """\
+class Trainer:
+    def __init__(self, model):
+        self.model = model
+        self.opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    @property
+    def optimizers(self):
+        return [self.opt]
+    def fit(self, x, y):
+        self.opt.zero_grad()
+        criterion(self.model(x), y).backward()
+        self.opt.step()
+trainer = Trainer(model)
+for x, y in data:
+    trainer.fit(x, y)
+"""
+
+
+def test_a_list_that_nobody_in_sight_asks_for() -> None:
+    assert "scaler.step(self.opt)" in migrated(UNREAD)
+    other = "class Other:\n    def __init__(self):\n        self.optimizers = {}\n"
+    assert "scaler.step(self.opt)" in migrated(UNREAD + other)
+
+
+@pytest.mark.parametrize(
+    "read",
+    (
+        "print(*trainer.optimizers)\n",
+        "for opt in made().optimizers:\n    opt.step()\n",
+        'print(getattr(trainer, "optimizers"))\n',
+    ),
+)
+def test_a_list_that_somebody_may_ask_for(read: str) -> None:
+    assert left_alone(UNREAD + read) in ("AMP010", "AMP012")
+    based = UNREAD.replace("class Trainer:", "class Trainer(library.Trainer):")
+    assert left_alone("import library\n" + based) == "AMP012"

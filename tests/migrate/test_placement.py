@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from exactness import MOVING_SCALES, check_scaled
+from exactness import MOVING_SCALES, check_off, check_scaled
 from programs import HEAD, before_and_after, migrated
 from shorthand import written_out
 
@@ -439,3 +439,41 @@ def test_clipping_that_nobody_asks_for_yet_is_prepared_for(
             "fit()", f"fit({given})"
         )
         assert check_scaled(text, rewritten, MOVING_SCALES[1]) == []
+
+
+FIRST = """\
+class Algorithm:
+    def setup(self, warm):
+        self.opt = torch.optim.SGD(model.parameters(), lr=0.1)
+        self.scheduler = None
+        if warm:
+            self.scheduler = torch.optim.lr_scheduler.StepLR(self.opt, 2)
+            self.opt.zero_grad()
+            self.opt.step()
+    def fit(self, x, y):
+        self.opt.zero_grad()
+        criterion(model(x), y).backward()
+        self.opt.step()
+        if self.scheduler is not None:
+            self.scheduler.step()
+CALLS
+"""
+CALLS = "algorithm = Algorithm()\nalgorithm.setup(True)\nfor x, y in data:\n    algorithm.fit(x, y)"
+
+
+@pytest.mark.parametrize("calls", (CALLS, ""))
+def test_a_step_for_the_schedulers_sake_stays(calls: str) -> None:
+    source = FIRST.replace("CALLS", calls)
+    output = migrated(source)
+    assert "            self.opt.zero_grad()\n            self.opt.step()\n" in output
+    assert output.count("self.scaler.step(self.opt)") == 1
+    assert check_off(HEAD + source, HEAD + output) == []
+    assert check_scaled(HEAD + source, HEAD + output) == []
+
+
+def test_a_step_for_the_schedulers_sake_behind_a_backward() -> None:
+    back = "self.opt.zero_grad()\n            model(data[0][0]).sum().backward()"
+    output = migrated(
+        FIRST.replace("CALLS", CALLS).replace("self.opt.zero_grad()", back, 1)
+    )
+    assert output.count("self.scaler.step(self.opt)") == 2

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from itertools import combinations
 
+from amp_migrate.analysis.objects.availability import Place, is_over
 from amp_migrate.analysis.objects.concrete import Concrete, has_several, is_copied
 from amp_migrate.analysis.objects.flow import PARSES, Flow, Made
 from amp_migrate.analysis.objects.held import (
@@ -1284,12 +1285,58 @@ class Coverage:
                 continue
             if outer.kind != "if" or outer.value is None:
                 return as_parts(held, None)
+            if inside and self._asks_whether_there(outer, stmt, held, function):
+                continue
             asked.append(outer.value)
             # The same words ask something else in another statement, or another round.
             test = test_of(outer.value, (function, outer.path))
             runs = inside and stmt.path[size][0] == "body"
             tests.append(test if runs else Test("not", (test,)))
         return chosen_by(held, tests, asked)
+
+    def _asks_whether_there(
+        self, outer: ir.Stmt, stmt: ir.Stmt, held: Held, function: str
+    ) -> bool:
+        """Whether a statement is run where its object has what it adds, which it has got when the optimizer
+        is made: ``if self.head is not None:``, or by the test under which ``self.head`` is made.
+        """
+        own = self.program.self_class(function)
+        if own is None or stmt.path[len(outer.path)][0] != "body":
+            return False
+        return bool(held.all) and all(
+            one[0] == "attribute"
+            and len(one) == 3
+            and self._is_made_by(outer.value, ir.Attr(ir.Name(own[0]), one[2]), own[1])
+            for one in held.all
+        )
+
+    def _is_made_by(self, test: ir.Expr | None, made: ir.Attr, class_name: str) -> bool:
+        program = self.program
+        given = [
+            d
+            for d in program.attribute_definitions(class_name, made.attr)
+            if d.value != ir.Const(None)
+        ]
+        if not given or not all(
+            is_over(program, d.function, d.stmt, Place(birth.function, birth.stmt))
+            for d in given
+            for birth in self.births
+        ):
+            return False
+        if test in (made, ir.Operation("is not", (made, ir.Const(None)))):
+            return True
+        if not isinstance(test, ir.Attr) or test.value != made.value:
+            return False
+        return all(
+            program.functions[d.function].name == "__init__"
+            for d in program.attribute_definitions(class_name, test.attr)
+        ) and all(
+            any(
+                outer.value == test and d.stmt.path[len(outer.path)][0] == "body"
+                for outer in program.control(d.function).around(d.stmt.path)
+            )
+            for d in given
+        )
 
     def _loses_some(self, expr: ir.Name, owner: str) -> bool:
         """Whether something is taken out of a list."""

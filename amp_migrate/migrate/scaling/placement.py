@@ -259,7 +259,7 @@ class Placer:
         if missed:
             line = min(self._line_of(site) for site in missed)
             return Refusal("AMP031", "no path that leads here was found", line)
-        for site in placement.guarded:
+        for site in placement.guarded & steps:
             if not self._backward_before(site):
                 reason = "a step whose backward() is not on a path that is seen here"
                 return Refusal("AMP031", reason, self._line_of(site))
