@@ -97,6 +97,20 @@ print(seen.dtype, to_numpy(out).dtype, to_numpy(y.double()).dtype, to_numpy(y.lo
 seen = full_out.detach().numpy()
 return full_t.detach().cpu().numpy()
 
+=== of a slice of an unknown dtype
+LINEAR
+import sys
+scale = eval(sys.argv[-1]) if len(sys.argv) > 5 else 2.0
+seen = []
+def every(t): return t[::2].detach().numpy()
+---
+out = model(x) * scale
+loss = F.mse_loss(out, y)
+seen.extend(every(out))
+print(len(seen), every(y.double()).dtype)
+---
+return full_t[::2].detach().numpy()
+
 === of the data of an unknown dtype, beside a half of something else
 LINEAR
 import sys

@@ -112,7 +112,7 @@ class Remedies:
             tensor, perhaps = False, True
         if self.dtypes.is_fp32(at):
             return [(function, Upcast(stmt.path, steps))]
-        base = self._base(operand, function)
+        base = self._base(operand, function, tensor)
         if (
             base is None
             and perhaps
@@ -324,9 +324,12 @@ class Remedies:
         numbered = (f"{name}_{number}" if number > 1 else name for name in names)
         return next((name for name in numbered if name not in known), None)
 
-    def _base(self, expr: ir.Expr, function: str) -> ir.Name | ir.Attr | ir.Item | None:
+    def _base(
+        self, expr: ir.Expr, function: str, tensor: bool
+    ) -> ir.Name | ir.Attr | ir.Item | None:
         """The local variable that an expression has its dtype from, or a numbered element of one, or an
-        attribute that is set somewhere."""
+        attribute that is set somewhere; ``tensor``: it is one, and so is what it is a slice of.
+        """
         keeps = operations("first", "new", "turns")
         while not isinstance(expr, ir.Name):
             match expr:
@@ -340,7 +343,9 @@ class Remedies:
                     op in dtype_table.ARITHMETIC
                 ):
                     expr = value
-                case ir.Item(value=value) if is_part(expr):
+                case ir.Item(value=value, key=key) if is_part(expr) or (
+                    tensor and is_slice(key)
+                ):
                     expr = value
                 case ir.Item() if held := _numbered(expr):
                     return (
@@ -368,7 +373,7 @@ class Remedies:
                     if self.program.origin(func, function) is not None:
                         if not args:
                             return None
-                        value = args[0].value
+                        value, tensor = args[0].value, False
                     elif self.program.resolve(func, function):
                         return None
                     expr = value
