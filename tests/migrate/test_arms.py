@@ -313,3 +313,90 @@ def test_an_arm_for_what_no_call_gives_is_not_run(way: str) -> None:
 def test_an_arm_may_run_by_a_call_that_is_not_followed(way: str) -> None:
     (loop,) = migrate_source(_masked(*GIVEN_A_MASK[way]), path="train.py").loops
     assert loop.diagnostic is not None and loop.diagnostic.code == "AMP021"
+
+
+KEEPS = """\
+KINDS = {}
+def keep(kind):
+    KINDS[kind.__name__] = kind
+    return kind
+"""
+REGISTERED = {
+    "a decorator": f"{KEEPS}@keep\nATTENTION",
+    "a decorator that is made": """\
+KINDS = {}
+def keep(name):
+    def add(kind):
+        KINDS[name] = kind
+        return kind
+    return add
+@keep("Attention")
+ATTENTION""",
+    "a method that decorates": """\
+class Kinds:
+    def __init__(self):
+        self.found = {}
+    def keep(self, kind):
+        self.found[kind.__name__] = kind
+        return kind
+    def __getitem__(self, name):
+        return self.found[name]
+KINDS = Kinds()
+@KINDS.keep
+ATTENTION""",
+    "a base that is told": f"""\
+{KEEPS}class Module(nn.Module):
+    def __init_subclass__(cls):
+        keep(cls)
+ATTENTION""",
+    "a metaclass": f"""\
+{KEEPS}class Kind(type):
+    def __new__(mcs, *given):
+        return keep(super().__new__(mcs, *given))
+class Module(nn.Module, metaclass=Kind):
+    pass
+ATTENTION""",
+    "a function": f"""\
+{KEEPS}ATTENTION@keep
+def attention(n):
+    return Attention(n)
+KINDS["Attention"] = KINDS["attention"]
+""",
+    "a method of a class": f"""\
+{KEEPS}ATTENTIONclass Makers:
+    @staticmethod
+    @keep
+    def attention(n):
+        return Attention(n)
+KINDS["Attention"] = KINDS["attention"]
+""",
+    "a table of functions": """\
+ATTENTIONdef attention(n):
+    return Attention(n)
+KINDS = {"Attention": attention}
+""",
+}
+
+
+@pytest.mark.parametrize("way", REGISTERED)
+def test_an_arm_may_run_on_an_object_of_a_class_that_is_kept(way: str) -> None:
+    begin, rest = MASKED.split("class Attention")
+    own, end = rest.split("class Sub")
+    kept = REGISTERED[way]
+    if "class Module" in kept:
+        own = own.replace("nn.Module", "Module")
+    text = (
+        begin + kept.replace("ATTENTION", f"class Attention{own}") + f"class Sub{end}"
+    )
+    text = text.replace("MADE", "self.attn = KINDS['Attention'](n)")
+    called = "for attn in [self.attn]: x = attn(x, m)"
+    source, unmasked = (
+        text.replace("CALLED", c) for c in (called, called.replace(", m", ""))
+    )
+    (loop,) = migrate_source(source, path="train.py").loops
+    assert loop.diagnostic is not None and loop.diagnostic.code == "AMP021"
+    result = migrate_source(unmasked, path="train.py")
+    if "metaclass" in source or "self.found" in source:
+        assert not result.changed  # by what is not followed
+    else:
+        check_runs(unmasked, result.output)

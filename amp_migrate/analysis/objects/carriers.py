@@ -48,6 +48,8 @@ UNFOLDED = frozenset(
     """children named_children _modules get_submodule __dict__ __getattr__ __getattribute__""".split()
 )
 """What gives what an object holds without its name."""
+_METACLASS = frozenset(("builtins.type", "abc.ABCMeta", "enum.EnumMeta"))
+"""What metaclasses derive from."""
 PLAIN_BASES = frozenset(("torch.nn.Module", "torch.nn.modules.Module"))
 _CALLS = ("forward", "__call__")
 """Methods that run where an object is called."""
@@ -69,11 +71,13 @@ class Carriers:
         whatever: bool = False,
         objects: bool = True,
         makers: Carriers | None = None,
+        giving: Iterable[str] = (),
     ) -> None:
         """``is_one``: whether an imported name makes such an object, or holds what does; it says one of
         ``words``. ``classes``: those of the program. ``whatever``: what is not in sight may do anything
         with such an object, which is of no kind that libraries know. ``objects``: whether these are followed,
-        or the classes alone. ``makers``: where the classes are, and objects alone are followed.
+        or the classes alone, and functions ``giving`` such objects. ``makers``: where these are, and objects
+        alone are followed.
         """
         self.program = program
         self.contents = program.noted(Contents)
@@ -87,6 +91,8 @@ class Carriers:
         self._whatever = whatever
         self._objects = objects
         self._makers = makers
+        self._gives_them = False
+        """What gives such a class may be called under any name."""
         self._calls: list[str] = []
         """The methods that run where such an object is called."""
         self._named: dict[str, list[ir.Function]] = defaultdict(list)
@@ -97,12 +103,15 @@ class Carriers:
             if makers is None:
                 self._add("variable", made.parent, made.name, _SOMEHOW)
                 self._add("attribute", "", made.name, _SOMEHOW)
+                self._hand_to_those_told(made)
             for called, method in made.methods if whatever and objects else ():
                 own = program.functions[method].self_name
                 if own:
                     self._add("variable", method, own, _SOMEHOW)
                 if called in _CALLS:
                     self._calls.append(method)
+        for giver in giving:
+            self._add_function(program.functions[giver])
         self._by_name = (
             program.mentioning(*_ANYTHING, *_ANY_BUILTIN) if whatever else ()
         )
@@ -133,7 +142,8 @@ class Carriers:
 
     # -- spreading ----------------------------------------------------------------------------
 
-    def _add(self, kind: str, owner: str, name: str, origins: _Origins) -> None:
+    def _add(self, kind: str, owner: str, name: str, origins: _Origins) -> bool:
+        """Let a node be a carrier; whether it was none in that way."""
         if kind == "variable":
             home = self.program.home(owner, name)
             if home != (owner, name):
@@ -145,14 +155,32 @@ class Carriers:
             # By an operator, or an attribute that is computed.
             self.is_anywhere |= facts.name.startswith("__")
             if None in origins and facts.parent is not None:
-                kind = "variable" if facts.class_name is None else "attribute"
-                self._add(kind, facts.parent, facts.name, _SOMEHOW)
-                kind = "result"
+                self._add_function(facts)
+                if not self._objects and owner in self.program.escaping:
+                    self._pending += () if self._gives_them else self._found
+                    self._gives_them = True
         node = kind, owner, name
         known = self._found.get(node, _NOWHERE)
         if not origins <= known:
             self._found[node] = known | origins
             self._pending.append(node)
+            return True
+        return False
+
+    def _add_function(self, facts: ir.Function) -> None:
+        assert facts.parent is not None
+        kind = "variable" if facts.class_name is None else "attribute"
+        if self._add(kind, facts.parent, facts.name, _SOMEHOW):
+            self._decorate(facts)
+
+    def giving(self) -> frozenset[str]:
+        """The functions that give one, and may be called under any name."""
+        escaping = self.program.escaping
+        return frozenset(
+            owner
+            for (kind, owner, _), origins in self._found.items()
+            if kind == "result" and None in origins and owner in escaping
+        )
 
     def _spread(self) -> None:
         defaults = [
@@ -298,13 +326,16 @@ class Carriers:
 
     def _of_called(self, func: ir.Expr, function: str, bound: _Bound) -> _Origins:
         """The same of what a call of an expression makes, or returns."""
-        if not self._objects:
-            return _SOMEHOW if func == ir.Name("type") else _NOWHERE
-        if self._makers is None:
+        if self._objects and self._makers is None:
             return self._origins(func, function, bound)
-        if self._makers.may_be(func, function):
+        if self._makers is None:
+            gives = self._gives_them
+            if func == ir.Name("type"):
+                return _SOMEHOW
+        elif self._makers.may_be(func, function):
             return _SOMEHOW
-        gives = any(("result", one, "") in self._found for one in self._calls)
+        else:
+            gives = any(("result", one, "") in self._found for one in self._calls)
         return self._origins(func, function, bound) if gives else _NOWHERE
 
     def _of_method(self, func: ir.Attr, function: str, bound: _Bound) -> _Origins:
@@ -484,6 +515,48 @@ class Carriers:
         if not sites and self._whatever:
             self._hand_anywhere(call, function, origins)
 
+    def _hand_to_those_told(self, made: ir.Class) -> None:
+        """Let a class be what its decorators get, and what its bases are told of a new subclass."""
+        program = self.program
+        self._decorate(made)
+        for base in map(program.classes.__getitem__, program.bases(made.qualname)):
+            for name, method in base.methods if self._whatever else ():
+                told = program.functions[method].params[:1]
+                if name == "__init_subclass__" and told:
+                    self._add("variable", method, told[0].name, _SOMEHOW)
+            self.is_anywhere |= self._whatever and any(
+                ref.kind == "class" and _METACLASS & program.external_bases(ref.name)
+                for stmt in program.statements(base.parent)
+                if stmt.kind == "classdef" and stmt.path == base.path
+                for expr in stmt.exprs
+                for ref in program.resolve(expr, base.parent)
+            )
+
+    def _decorate(self, made: ir.Class | ir.Function) -> None:
+        """Let a function or a class be what its decorators get."""
+        program, scope = self.program, made.parent
+        assert scope is not None
+        stmt = ir.Stmt("expr", made.path, made.line, 0, made.line)
+        for decorator in made.decorators:
+            if isinstance(made, ir.Function) and (
+                program.keeps_function(decorator, made.qualname)
+            ):
+                continue
+            func = decorator.func if isinstance(decorator, ir.Call) else decorator
+            origin, arg = program.origin(func, scope), ir.Arg(ir.Name(made.name))
+            call = ir.Call(decorator, (arg,))
+            for callee in program.callees(call, scope):
+                bound = program.fills_self(call, callee, scope)
+                site = CallSite(scope, stmt, call, callee, bound)
+                for param in program.functions[callee].params:
+                    if any(one is arg for one in self._filling(site, param.name)):
+                        by = frozenset((param.name,))
+                        self._add("variable", callee, param.name, by)
+            if not program.callees(call, scope) and self._whatever:
+                # A library's decorators hand on what they get, but for a registry.
+                if origin is None or "regist" in origin.lower():
+                    self.is_anywhere = True
+
     def _hand_anywhere(self, call: ir.Call, function: str, origins: _Origins) -> None:
         """Let it be what a call takes in that nobody follows."""
         program, func = self.program, call.func
@@ -600,12 +673,17 @@ class UnseenCalls:
                 return False
 
             program = self.program
-            classes = Carriers(program, (), family, is_one, True, objects=False)
-            self._carriers[family] = (
-                classes
-                if classes.is_anywhere
-                else Carriers(program, (), family, is_one, True, makers=classes)
-            )
+            giving: frozenset[str] = frozenset()
+            while True:
+                found = makers = Carriers(
+                    program, (), family, is_one, True, objects=False, giving=giving
+                )
+                if not makers.is_anywhere:
+                    found = Carriers(program, (), family, is_one, True, makers=makers)
+                if found.is_anywhere or found.giving() <= giving:
+                    break
+                giving |= found.giving()
+            self._carriers[family] = found
         return self._carriers[family].may_be(expr, function)
 
 
