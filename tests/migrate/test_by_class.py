@@ -356,8 +356,12 @@ def test_each_class_trains_in_its_own_way_again_and_again() -> None:
     source, expected = before_and_after(diff)
     assert migrate_source(HEAD + source, path="train.py").output == HEAD + expected
     trains_as_before(diff)
-    both = source.replace("Kind()", "(First if i else Second)()")
-    assert not migrate_source(HEAD + both, path="train.py").changed
+    # Where objects of both train, one after the other, each has an optimizer of its own: also for one net.
+    both = diff.replace("Kind()", "(First if i else Second)()")
+    for one in (both, both.replace("        return make()", "        return model")):
+        source, expected = before_and_after(one)
+        assert migrate_source(HEAD + source, path="train.py").output == HEAD + expected
+        trains_as_before(one)
 
 
 SQUARES = """\
