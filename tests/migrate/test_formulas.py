@@ -440,9 +440,10 @@ loss = F.mse_loss(gram, torch.eye(4, device=device))
 model = nn.Linear(6, 4).to(device)
 kept = [torch.eye(8).double(), torch.eye(8)][len(loader) % 2]
 ---
+out = model(x)
 kept = kept * [x, x.double()][len(loader) % 2].mean()
 h = torch.mm(kept, kept.t())
-loss = model(x).mean() + h.mean()
+loss = out.mean() + h.mean()
 ---
     h = torch.mm(kept, kept.t())
 

@@ -92,7 +92,7 @@ class Arrays(Planner):
             isinstance(inner, ir.Attr) and inner.attr in ("cpu", "to", "detach", "data")
             for inner in ir.walk(at.expr)
         )
-        if not self.remedies.raise_(at, sure):
+        if not self.remedies.raise_(at, sure, hoists=True):
             raise refused(
                 "AMP020", "an array is made of what may be in half precision", line
             )

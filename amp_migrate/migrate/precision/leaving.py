@@ -913,8 +913,8 @@ class Leaving:
     ) -> str | None:
         """Cast values up, or put their use into a region; else say what they are used by.
 
-        ``firm``: values that are not None, or the program raises. ``tensor``: and no other than tensors;
-        ``perhaps``: tensors, or numbers.
+        ``what``: nothing where it is no must. ``firm``: values that are not None, or the program raises.
+        ``tensor``: and no other than tensors; ``perhaps``: tensors, or numbers.
         """
         found: list[tuple[ir.Expr, Edit]] = []
         for value in halves:
@@ -926,7 +926,9 @@ class Leaving:
                 if product and self._own_region(function, stmt):
                     return None
                 sure = (tensor and value in firm) or _is_on_device(value)
-                widened = self.remedies.raised(function, stmt, value, sure, perhaps)
+                widened = self.remedies.raised(
+                    function, stmt, value, sure, perhaps, hoists=bool(what)
+                )
                 if widened:
                     found += [(value, edit) for _, edit in widened]
                     continue

@@ -91,11 +91,12 @@ class Remedies:
         operand: ir.Expr,
         tensor: bool,
         perhaps: bool = False,
+        hoists: bool = False,
     ) -> list[Found] | None:
         """What makes an operand fp32 where it may be half, and is exact with AMP off; None where nothing.
 
         What is for sure a ``tensor``, of whatever dtype, is cast where it turns out to be half; so is
-        what is ``perhaps`` one, or else a number: it is asked.
+        what is ``perhaps`` one, or else a number: it is asked. ``hoists``: what has no name is given one.
         """
         at = Made(operand, function, stmt)
         if self.halves.is_never_half(at):
@@ -121,7 +122,7 @@ class Remedies:
         ):
             assert isinstance(operand, ir.Attr)
             base = operand
-        if base is None and tensor and not guarded:
+        if base is None and tensor and hoists:
             return self._hoisted(at, steps)
         if base is None or not (tensor or perhaps) or rebinds(at):
             return None
@@ -246,9 +247,11 @@ class Remedies:
         """Whether a value is shown to be a tensor, of whatever dtype: it can be cast."""
         return self.dtypes.is_fp32(at) or self.tensors.is_tensor(at)
 
-    def raise_(self, at: Made, tensor: bool, perhaps: bool = False) -> bool:
+    def raise_(
+        self, at: Made, tensor: bool, perhaps: bool = False, hoists: bool = False
+    ) -> bool:
         """Plan what makes an operand fp32, as `raised` tells; whether there is that."""
-        raised = self.raised(at.function, at.stmt, at.expr, tensor, perhaps)
+        raised = self.raised(at.function, at.stmt, at.expr, tensor, perhaps, hoists)
         self.edits.update(dict.fromkeys(raised or ()))
         return raised is not None
 
