@@ -236,7 +236,6 @@ class Traces:
         if self._left <= 0 or depth > _DEEPEST:
             self._cut = -1
             return self._too_far
-        before = self._left
         self._left -= 1
         outer, self._cut = self._cut, _WHOLE
         self._busy[key] = depth
@@ -257,9 +256,6 @@ class Traces:
             # It waits for no question around this one, and so is the same for all.
             self._known[key] = at.expr, found, _WHOLE
             self._cut = _WHOLE
-        elif self._cut < 0 and before - self._left > _MOST * 3 // 4:
-            # Nobody would get further who asks for it on the way.
-            self._known[key] = at.expr, found, -1
         self._cut = min(outer, self._cut)
         return found
 
