@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 MOST_STEPS = 800_000_000
-"""Some minutes: a step is what it takes to look at one expression, some tenths of a microsecond. Most of the
-largest public programs take less than a twentieth of that; PFLlib, with 39 algorithms in one, more than half."""
+"""Some minutes: a step is what it takes to look at one expression, some tenths of a microsecond. The 354
+files of pytorch-ignite take a twentieth of that; those of PFLlib, with 39 algorithms in one program, half."""
 
 
 class TooLargeError(Exception):
