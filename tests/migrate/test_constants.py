@@ -682,6 +682,18 @@ scores = model(x)
 scores = scores.masked_fill(mask, torch.finfo(torch.float32).min)
 loss = F.mse_loss(F.softmax(scores, 0), y)
 ---
+scores = scores.masked_fill(mask, max(torch.finfo(torch.float32).min, torch.finfo(scores.dtype).min))
+
+=== the limit of fp32, under a name
+LINEAR
+mask = (torch.arange(8, device=device) > 4).unsqueeze(1)
+---
+lowest = torch.finfo(torch.float32).min
+scores = model(x).masked_fill(mask, 0)
+scores = scores.masked_fill(mask, lowest)
+loss = F.mse_loss(F.softmax(scores, 0), y)
+---
+scores = scores.masked_fill(mask, max(lowest, torch.finfo(scores.dtype).min))
 
 === numbers in a test
 LINEAR

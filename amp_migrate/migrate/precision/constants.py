@@ -85,9 +85,8 @@ class Constants(Planner):
         for inner in parts_of(stmt):
             at = Made(inner, function, stmt)
             if isinstance(inner, ir.Attr) and isinstance(inner.value, ir.Call):
-                limits = self.numbers.all(inner, function)
-                if limits and not any(map(self.half.overflows, limits)):
-                    # The eps of a dtype is a number like another.
+                if self.numbers.all(inner, function):
+                    # A number like another.
                     self._settled.append(inner.value)
             elif isinstance(inner, ir.Call):
                 found = self._of_call(at, inner)
