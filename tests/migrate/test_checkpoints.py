@@ -163,6 +163,17 @@ INSIDE = {
         COUNTED[0].replace("ASKED", "assert len(states) == 2"),
         COUNTED[1],
     ),
+    "a dict of keywords that is counted": (
+        COUNTED[0].replace("ASKED", "assert len(states) == 2"),
+        """\
+ both = dict(
+-    opt=opt.state_dict(),
++    opt={**opt.state_dict(), "scaler": scaler.state_dict()},
+     net=model.state_dict(),
+ )
+ torch.save(both, "c.pt")
+""",
+    ),
     "a dict that is compared": (
         COUNTED[0].replace("ASKED", 'assert set(states) == {"net", "opt"}'),
         COUNTED[1],
@@ -294,6 +305,30 @@ INSIDE = {
 @pytest.mark.parametrize("name", INSIDE)
 def test_inside(name: str) -> None:
     checked(*INSIDE[name])
+
+
+def test_beside_though_another_dict_is_gone_through() -> None:
+    """What an object of the program's own is given to load holds no optimizer's state as it is."""
+    before, after = training(
+        """\
+ class Agent:
+     def load_state_dict(self, state):
+         self.weights = state
+ agent, kept = Agent(), torch.load("agent.pt")
+ for name in kept:
+     print(name)
+ agent.load_state_dict(kept["agent"])
+ states = torch.load("c.pt")
+ opt.load_state_dict(states["opt"])
++if scaler.is_enabled() and states.get("scaler"):
++    scaler.load_state_dict(states["scaler"])
+""",
+        """\
+-torch.save(dict(opt=opt.state_dict()), "c.pt")
++torch.save(dict(opt=opt.state_dict(), scaler=scaler.state_dict()), "c.pt")
+""",
+    )
+    assert migrated(before, head=OPENING) == after
 
 
 _OWN = """\

@@ -88,7 +88,11 @@ def _beside(
             places.append((function, one.stmt, one.use[-1], held, slot))
     looked = [(function, stmt, state) for function, stmt, state, *_ in places]
     # Also `parts[key].load_state_dict(checkpoint[key])`, of which it is not known what it loads.
-    looked += program.calls_named("load_state_dict")
+    looked += (
+        (function, stmt, call)
+        for function, stmt, call in program.calls_named("load_state_dict")
+        if not program.callees(call, function)
+    )
     if any(_is_looked_through(program, *one) for one in looked):
         return None
     if places and _Counted(program, places).is_any():
@@ -709,6 +713,10 @@ def _holds_as_it_is(program: Program, function: str, use: Use) -> bool:
                     return False
             case ir.Call(func=func, args=args):
                 origin = program.origin(func, function) or ""
+                if origin == "builtins.dict" and any(
+                    arg.name and arg.value is inner for arg in args
+                ):
+                    continue
                 return not origin.startswith("builtins.") and not any(
                     arg.star and arg.value is inner for arg in args
                 )
