@@ -684,6 +684,20 @@ loss = F.mse_loss(F.softmax(scores, 0), y)
 ---
 scores = scores.masked_fill(mask, max(torch.finfo(torch.float32).min, torch.finfo(scores.dtype).min))
 
+=== a large number that may be another bounds what nothing says is a tensor
+LINEAR
+import json, queue
+def bounded(target, limit=1e6):
+    target = torch.clamp(target, -limit, limit)
+    return target
+limit, kept = json.loads("2000000.0"), queue.Queue()
+---
+kept.put(model(x))
+out = bounded(kept.get(), limit=limit)
+loss = F.mse_loss(bounded(out) + bounded(model(x)), y)
+---
+full_target = target.float() if target.dtype is torch.float16 else target
+
 === the limit of fp32, under a name
 LINEAR
 mask = (torch.arange(8, device=device) > 4).unsqueeze(1)

@@ -88,7 +88,7 @@ class Arrays(Planner):
         if not self._is_half(at) or self.remedies.halves.is_never_half(at):
             return
         # Nothing but a tensor is on a device, or part of a graph.
-        sure = any(
+        sure = self.remedies.is_tensor(at) or any(
             isinstance(inner, ir.Attr) and inner.attr in ("cpu", "to", "detach", "data")
             for inner in ir.walk(at.expr)
         )

@@ -521,7 +521,7 @@ class Constants(Planner):
             self.under_autocast
             and (self.goes_into_half(at.function, at.stmt) or self._is_multiplied(at))
         ) or not (
-            self.remedies.raise_(of, self.remedies.is_tensor(of))
+            self.remedies.raise_(of, self._is_tensor(of, tensor))
             or self.remedies.replace(of)
         ):
             return refusal
@@ -700,19 +700,18 @@ class Constants(Planner):
             if self.sigmoids.may_be_one(of, unseen=True):
                 more = "what it is added to or bounds may be a probability made in half"
                 return Refusal("AMP021", f"{message}, and {more}", line)
-            sure = self._is_tensor(at, tensor) or self.remedies.is_tensor(of)
-            if not self.remedies.raise_(of, sure, perhaps=True):
+            if not self.remedies.raise_(of, self._is_tensor(at, tensor), perhaps=True):
                 return refusal
         return None
 
     def _is_tensor(self, at: Made, operand: ir.Expr) -> bool:
-        """Whether an operand of an expression is for sure a tensor: torch takes no other."""
+        """Whether an operand of an expression is for sure a tensor: it is shown, or torch takes no other."""
         takers = [at.expr] + [
             call
             for call in calls_now(at.stmt)
             if any(arg.value is at.expr for arg in call.args[:1])
         ]
-        return any(
+        return self.remedies.is_tensor(at.inner(operand)) or any(
             isinstance(call, ir.Call)
             and any(arg.value in (operand, at.expr) for arg in call.args[:1])
             and (self.program.origin(call.func, at.function) or "").startswith("torch.")
