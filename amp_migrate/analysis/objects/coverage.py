@@ -26,6 +26,8 @@ from amp_migrate.analysis.objects.held import (
     chosen_by,
     either,
     holds_all,
+    is_unsure,
+    of_modules,
     one_of,
     receives,
     test_of,
@@ -61,6 +63,7 @@ _CONTAINERS = frozenset(
 _OWN_LISTS = frozenset(("parameters", "named_parameters", "zero_grad"))
 """Methods of a module that go through its parameters."""
 _REMOVES = ("pop", "remove", "clear")
+_SUPER = ir.Call(ir.Name("super"), ())
 _MOST_STEPS = 12
 _MOST_CALLS = 5
 _MOST_WAYS = 64
@@ -197,10 +200,13 @@ class Coverage:
         found = self._of(target, function, stmt, 0)
         if found.groups and not found.all:
             return True
+        if self.is_given_again(target, function, alternatives):
+            return True
         several = len(alternatives) > 1
         return (
             found.complete
             and bool(found.all)
+            and not any(is_unsure(held, found) for held in alternatives.values())
             and all(
                 self._are_covered(
                     one,
@@ -214,6 +220,118 @@ class Coverage:
                     },
                 )
                 for one in found.all
+            )
+        )
+
+    def is_given_again(
+        self, target: ir.Expr, function: str, births: Collection[Birth]
+    ) -> bool:
+        """Whether an object asks again for what it has given its optimizer: ``self.agent.parameters()``."""
+        own = self.program.self_class(function)
+        return (
+            own is not None
+            and bool(births)
+            and not self.program.noted(_changes_groups)
+            and all(
+                birth.slot.kind == "attribute"
+                and target in self._given_as(birth)
+                and (maker := self.program.self_class(birth.function)) is not None
+                and maker[0] == own[0]
+                and maker[1] in self.program.family(own[1])
+                for birth in births
+            )
+            and ir.Name(own[0]) in ir.walk(target)
+            and self._is_always_same(target, function, set())
+        )
+
+    def _given_as(self, birth: Birth) -> Iterator[ir.Expr | None]:
+        """What an optimizer is given, by all names: ``agent.parameters()`` where ``self.agent = agent``."""
+        given, program = parameters_of(birth.call), self.program
+        yield given
+        match given:
+            case ir.Call(
+                func=ir.Attr(value=ir.Name(id=name) as root, attr=attr)
+            ) if program.is_param(birth.function, name) and not program.definitions(
+                birth.function, name
+            ):
+                for stmt in program.statements(birth.function):
+                    for target in stmt.targets if stmt.value == root else ():
+                        yield ir.Call(ir.Attr(target, attr), given.args)
+
+    def _is_always_same(self, expr: ir.Expr, function: str, seen: set[str]) -> bool:
+        """Whether attributes alone decide which parameters an expression gives, and stay what they are."""
+        program = self.program
+        match expr:
+            case ir.Call(func=ir.Attr(value=holder, attr=attr), args=()):
+                while isinstance(holder, ir.Attr):
+                    if self._named_methods(holder.attr, function):
+                        return False  # A property, maybe.
+                    holder = holder.value
+                # Of who knows what: it may be any method of that name.
+                callees = program.callees(expr, function)
+                callees = callees or self._named_methods(attr, function)
+                return (
+                    (isinstance(holder, ir.Name) or holder == _SUPER)
+                    and (bool(callees) or attr in _PARAMETERS)
+                    and all(self._gives_same(one, seen) for one in callees)
+                )
+            case ir.Call(args=args) if (
+                program.origin(expr.func, function) in _PASSED_THROUGH
+            ):
+                given = [arg.value for arg in args]
+                return all(self._is_always_same(one, function, seen) for one in given)
+            case ir.Operation(op="+", operands=given):
+                return all(self._is_always_same(one, function, seen) for one in given)
+        return False
+
+    def _named_methods(self, name: str, function: str) -> tuple[str, ...]:
+        """The methods of a name that the file of a function comes by."""
+        near = self.program.around({ir.file_of(function)})
+        return tuple(
+            qualname
+            for qualname, facts in self.program.functions.items()
+            if facts.name == name and facts.class_name is not None
+            if ir.file_of(qualname) in near
+        )
+
+    def _gives_same(self, function: str, seen: set[str]) -> bool:
+        """Whether a function does nothing but hand out such parameters; what it asks is set when an object is
+        made, and never again."""
+        facts = self.program.functions[function]
+        if function in seen:
+            return True
+        seen.add(function)
+        for stmt in ir.statements(facts.body):
+            value = stmt.value
+            if isinstance(value, ir.Suspend):
+                value = value.value
+            match stmt.kind:
+                case "raise":
+                    known = True
+                case "if":
+                    known = value is not None and self._is_setting(value, function)
+                case "expr" | "return":
+                    known = value is not None and (
+                        isinstance(value, ir.Const)
+                        or self._is_always_same(value, function, seen)
+                    )
+                case _:
+                    known = False
+            if not known:
+                return False
+        return not facts.decorators
+
+    def _is_setting(self, test: ir.Expr, function: str) -> bool:
+        """``self.frozen``, which constructors alone set."""
+        program = self.program
+        if isinstance(test, ir.Operation) and test.op == "not":
+            (test,) = test.operands
+        return (
+            isinstance(test, ir.Attr)
+            and program.class_of_self(test.value, function) is not None
+            and all(
+                program.functions[made.function].name == "__init__"
+                for _, made in program.attribute_targets.get(test.attr, ())
             )
         )
 
@@ -821,7 +939,7 @@ class Coverage:
         identities = self.identities(expr, function, stmt)
         if isinstance(expr, ir.Item) and not isinstance(expr.key, ir.Const):
             return either([Held(whole={one}) for one in identities])
-        return Held(whole=set(identities), complete=bool(identities))
+        return of_modules(identities)
 
     def _are_of_others(
         self, calls: Iterable[ir.Expr], function: str, stmt: ir.Stmt
@@ -909,9 +1027,7 @@ class Coverage:
             if given is not None and given.complete and given.all:
                 return given
             identities = self.identities(func.value, function, stmt)
-            held = self._of_own(identities, func.attr, depth) or Held(
-                whole=set(identities), complete=bool(identities)
-            )
+            held = self._of_own(identities, func.attr, depth) or of_modules(identities)
             own = any(arg.name == "recurse" for arg in call.args) or (
                 func.attr == "parameters" and call.args
             )
@@ -950,12 +1066,9 @@ class Coverage:
         held = Held(complete=False)
         if isinstance(func, ir.Attr) and origin is None:
             # Of who knows what: it may be any method of that name that its file comes by.
-            near = self.program.around({ir.file_of(function)})
             held.twice = any(
                 self._of(returned.value, caller, returned, depth + 1).twice
-                for name, facts in self.program.functions.items()
-                if facts.name == func.attr and facts.class_name is not None
-                if ir.file_of(name) in near
+                for name in self._named_methods(func.attr, function)
                 for caller, returned in self._returned(name)
                 if returned.value is not None
             )
@@ -1182,7 +1295,7 @@ class Coverage:
         if known and (held.all or held.groups):
             return held
         identities = self.identities(expr, function, at)
-        return Held(whole=set(identities), complete=bool(identities))
+        return of_modules(identities)
 
     def _is_wrapped(self, value: ir.Expr, function: str) -> bool:
         """``net = DataParallel(net)``: a call that a library answers, or a class."""

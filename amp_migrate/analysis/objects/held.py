@@ -6,6 +6,7 @@ together and the tests leave nothing out, which a truth table of them shows.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import compress, product
@@ -75,6 +76,8 @@ class Held:
     """Some parameters are in it more than once."""
     thawed: bool = False
     """Only those are in it that had gradients when it was made."""
+    choices: set[frozenset[Identity]] = field(default_factory=set)
+    """Variables of a function of which one alone is in it: ``(actor if first else critic).parameters()``."""
 
     def join(self, other: Held) -> None:
         """Add what another list holds."""
@@ -86,11 +89,31 @@ class Held:
         self.every |= other.every
         self.twice |= other.twice
         self.thawed |= other.thawed
+        self.choices |= other.choices
 
     @property
     def all(self) -> set[Identity]:
         """Every module that has parameters in it."""
         return self.whole | set(self.parts)
+
+
+def of_modules(found: Collection[Identity]) -> Held:
+    """What the module holds that an expression is; empty where that cannot be told."""
+    owners = {one[:2] for one in found}
+    names = {re.split("[@#]", one[2])[0] for one in found if len(one) > 2}
+    chosen = len(owners) == 1 and len(names) > 1 and owners.pop()[0] == "variable"
+    choices = {frozenset(found)} if chosen else set()
+    return Held(whole=set(found), complete=bool(found), choices=choices)
+
+
+def is_unsure(held: Held, target: Held) -> bool:
+    """Whether a list may have something of ``target`` that it has or has not, as a choice was made for it."""
+    return any(
+        within(a, b) or within(b, a)
+        for choice in held.choices - target.choices
+        for a in choice
+        for b in target.all
+    )
 
 
 def within(inner: Identity, outer: Identity) -> bool:

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from amp_migrate.analysis.objects.coverage import Coverage, Way
-from amp_migrate.analysis.objects.held import Identity
+from amp_migrate.analysis.objects.held import Identity, is_unsure
 from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
 from amp_migrate.analysis.objects.points_to import RETURNS_SELF, PointsTo
 from amp_migrate.analysis.paths.events import Event, Events
@@ -150,7 +150,21 @@ class Ownership:
                 coverage, found = its, held
         if owners and not found.all:
             return owners
+        again = {
+            one: c.held
+            for one, c in coverages.items()
+            if c.is_given_again(target, function, c.births)
+        }
+        if again and all(held.complete and held.all for held in again.values()):
+            return {
+                one
+                for one, c in coverages.items()
+                for held in again.values()
+                if one in again or any(map(c.may_hold, held.all))
+            }
         if not found.complete or not found.all:
+            return None
+        if any(is_unsure(c.held, found) for c in coverages.values()):
             return None
         for identity in found.all:
             if not _is_covered(coverages, identity, function, stmt, way):
