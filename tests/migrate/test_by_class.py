@@ -1159,3 +1159,171 @@ class Left(Base):
         left_alone((classes + run).replace("        print(given.shape)\n", own))
         == "AMP020"
     )
+
+
+RUNS = """\
+ import argparse
+ class Client:
+     def __init__(self):
+         self.net = make().to(device)
+         self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
++        self.scaler = BORN
+     def update(self, x, y):
+         STEPS net=self.net opt=self.opt scaler=self.scaler
+ class Left(Client):
+     def update(self, x, y):
+         self.opt.zero_grad()
+         loss = criterion(self.net(x), y)
+         loss.backward(create_graph=True)
+         self.opt.step()
+ class Turns:
+     def __init__(self, net):
+         self.net = net.double()
+     def turn(self, x):
+         return self.net(x.double()).float()
+ class Server:
+     def __init__(self):
+         self.clients = []
+     def add(self, kind):
+         for _ in range(2):
+             self.clients.append(kind())
+     def train(self):
+         for x, y in data:
+             for one in self.clients:
+                 one.update(x, y)
+             for one in self.clients:
+                 all_of = zip(one.net.parameters(), self.clients[0].net.parameters())
+                 for mine, its in all_of:
+                     mine.data = its.data.clone()
+ class First(Server):
+     def __init__(self):
+         super().__init__()
+         self.add(Client)
+ class Second(Server):
+     def __init__(self):
+         super().__init__()
+         self.add(Left)
+         self.turns = Turns(make().to(device))
+     def train(self):
+         super().train()
+         for one in self.clients:
+             print(self.turns.turn(data[0][0]), one.net.weight.sum())
+ def run(args):
+     for number in range(2):
+         if args.kind == "first":
+             server = First()
+         elif args.kind == "second":
+             server = Second()
+         else:
+             raise NotImplementedError
+         print(number)
+         server.train()
+ parser = argparse.ArgumentParser()
+ parser.add_argument("--kind", default="first")
+ args = parser.parse_args()
+ run(args)
+"""
+
+
+def test_a_class_that_is_an_argument() -> None:
+    source, expected = before_and_after(written_out(RUNS))
+    result = migrate_source(HEAD + source, path="train.py")
+    assert [found.code for found in result.diagnostics] == ["AMP023"]
+    assert result.output == HEAD + expected
+    trains_as_before(written_out(RUNS))
+
+
+# What may make a run have clients of both classes, or let what one of them does run with the other.
+MAY_BE_BOTH = {
+    "the kind is set again": ("print(number)", "args.kind = 'second'"),
+    "by its name": ("print(number)", "setattr(args, ['kind'][0], 'second')"),
+    "by vars": ("print(number)", "vars(args)['kind'] = 'second'"),
+    "by the parser": ("print(number)", "parser.parse_args(['--kind=second'], args)"),
+    "other options": ("print(number)", "args = parser.parse_args(['--kind=second'])"),
+    "of one more list": (
+        "if args.kind",
+        "kind = ['first', 'second'][number]\n        if kind",
+    ),
+    "a kind that is no text": ('args.kind == "first"', "args.kind"),
+    "run again": (
+        "run(args)\n",
+        "run(args)\nrun(parser.parse_args(['--kind=second']))\n",
+    ),
+    "run with other options": ("run(args)\n", "run(Options())\n"),
+    "no arms of one choice": ('elif args.kind == "second"', 'if args.kind != "none"'),
+    "a server of both": (
+        "self.add(Client)",
+        "self.add(Client)\n        self.add(Left)",
+    ),
+    "one class in the base": ("self.clients = []", "self.clients = [Left()]"),
+    "one more": ("run(args)\n", "other = Left()\nrun(args)\n"),
+    "a class that is kept": (
+        "for _ in range(2):",
+        "KINDS.append(kind)\n        for _ in KINDS:",
+    ),
+    "a class by a name": ("run(args)\n", "run(args)\nglobals()[args.kind]()\n"),
+    "of the class": (
+        "class First(Server):\n",
+        "class First(Server):\n    @classmethod\n    def of(cls):\n        return Left()\n",
+    ),
+    "a server in the other": (
+        "self.turns = Turns(",
+        "self.more = First()\n        self.turns = Turns(",
+    ),
+    "not called here": ("run(args)\n", "run(args)\nagain = run\n"),
+}
+
+
+@pytest.mark.parametrize("name", MAY_BE_BOTH)
+def test_a_class_that_may_be_an_argument_beside_another(name: str) -> None:
+    source, _ = before_and_after(written_out(RUNS))
+    more = "KINDS = []\nclass Options:\n    kind = 'first'\n"
+    changed = more + source.replace(*MAY_BE_BOTH[name])
+    assert changed != more + source
+    assert not migrate_source(HEAD + changed, path="train.py").changed
+
+
+# What takes a run to the code that nothing but the other class names.
+NAMED_ELSEWHERE = {
+    "in the base": (
+        "self.clients = []",
+        "self.clients = []\n        self.turns = Turns(make())",
+    ),
+    "by a subclass": (
+        "run(args)\n",
+        "class More(Turns):\n    pass\nMore(make())\nrun(args)\n",
+    ),
+    "by a helper": (
+        "run(args)\n",
+        "def of(net):\n    return Turns(net)\nof(make())\nrun(args)\n",
+    ),
+    "by a name": ("run(args)\n", "eval(input())(make())\nrun(args)\n"),
+    "a decorator": (
+        "class Turns:",
+        "def put(kind):\n    return kind\n@put\nclass Turns:",
+    ),
+    "a subclass that is told": (
+        "class Turns:",
+        "class Told:\n    def __init_subclass__(cls):\n        cls(make())\nclass Turns(Told):",
+    ),
+    "a metaclass": (
+        "class Turns:",
+        "class Kind(type):\n    pass\nclass Turns(metaclass=Kind):",
+    ),
+    "a saved module": (
+        "class Turns:\n    def __init__(self, net):\n",
+        "saved = torch.load('turns.pt')\nprint(saved(data[0][0]))\n"
+        "class Turns(nn.Module):\n    def forward(self, x):\n        return self.net.double()(x)\n"
+        "    def __init__(self, net):\n        super().__init__()\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NAMED_ELSEWHERE)
+def test_what_another_class_is_not_alone_to_name(name: str) -> None:
+    source, _ = before_and_after(written_out(RUNS))
+    changed = source.replace(*NAMED_ELSEWHERE[name])
+    assert changed != source
+    result = migrate_source(HEAD + changed, path="train.py")
+    assert not result.changed
+    assert {found.code for found in result.diagnostics} >= {"AMP006"}

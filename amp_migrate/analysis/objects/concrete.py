@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from functools import cached_property
-from itertools import combinations, starmap
+from itertools import combinations
 
 from amp_migrate.analysis.objects.carriers import Carriers
 from amp_migrate.analysis.objects.live import runs_once
 from amp_migrate.analysis.objects.read_only_uses import GoesNoFurther
 from amp_migrate.core.closure import reached
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of, parts_of
+from amp_migrate.program.bindings import IMPORTS, calls_of, parts_of
 from amp_migrate.program.link import CallSite, Program
+from amp_migrate.program.names import Definition
 
 _LOOKUPS = (
     "__mro__ mro __base__ __bases__ MethodType __get__ __func__ new_class".split()
@@ -26,6 +27,9 @@ _REACHES = "exec __import__ __subclasses__ locate instantiate".split()
 """By what a class can be got at that is not named."""
 _Place = tuple[str, ir.Stmt, ir.Expr]
 _FILLS = ("update", "setdefault", "__setitem__")
+_PARSES = ("parse_args", "parse_known_args")
+_OF_FILE = ("globals", "eval", "locals")
+"""What gives what a file names, whatever that is."""
 
 
 class Concrete:
@@ -36,6 +40,8 @@ class Concrete:
         self._methods: dict[str, frozenset[str]] = {}
         self._apart: dict[tuple[frozenset[str], frozenset[str]], frozenset[str]] = {}
         self._alone: dict[frozenset[str], bool] = {}
+        self._choices: dict[frozenset[str], list[tuple[_Place, str | None]]] = {}
+        """Of those, where the class is chosen, and which it is, where it is named there."""
         self._ends = GoesNoFurther(program)
         self._carriers: dict[frozenset[str], Carriers] = {}
 
@@ -117,7 +123,8 @@ class Concrete:
         self, class_names: frozenset[str], among: frozenset[str]
     ) -> frozenset[str]:
         """The methods of the families of many classes that run on no objects of some, and do nothing with
-        them."""
+        them; where a run makes objects of one class alone, all that runs in other runs only.
+        """
         asked = class_names, among
         if asked not in self._apart:
             self._apart[asked] = self._find_apart(*asked)
@@ -127,19 +134,126 @@ class Concrete:
         self, class_names: frozenset[str], among: frozenset[str]
     ) -> frozenset[str]:
         program, family = self.program, self._family(among)
-        found = frozenset(
-            method
-            for one in family
-            for _, method in program.classes[one].methods
-            if (run_on := self.classes_of(method)) and run_on.isdisjoint(class_names)
-        )
+        found = self._run_on_others(class_names, family)
         if not found or self._is_dynamic:
-            return frozenset()
-        if not self.is_alone(among) and self._are_tied(family, found):
             return frozenset()
         # Where all variables are taken together, a parameter would be one.
         taken = {function for function, _ in program.mentioning("locals", "vars")}
-        return found if taken.isdisjoint(found) else frozenset()
+        if not taken.isdisjoint(found):
+            return frozenset()
+        if self.is_alone(among):
+            return found | self._run_elsewhere(found, class_names, family) - taken
+        return frozenset() if self._are_tied(family, found) else found
+
+    def _run_elsewhere(
+        self,
+        found: frozenset[str],
+        class_names: frozenset[str],
+        family: frozenset[str],
+    ) -> frozenset[str]:
+        """What a run that makes objects of some classes does not come to, beside the methods of others: what
+        another class does than the one that makes them, where of these a run has one, too; and what
+        nothing but all that names."""
+        makers = [
+            self.classes_of(function)
+            for (function, _, _), one in self._choices[family]
+            if one is None or one in class_names
+        ]
+        every = frozenset().union(*makers)
+        if makers and all(makers) and self.is_alone(every):
+            found |= self._run_on_others(every, self._family(every))
+        return found | self._named_only_by(found)
+
+    def _run_on_others(
+        self, class_names: frozenset[str], family: Collection[str]
+    ) -> frozenset[str]:
+        """The methods of a family that run on no objects of some classes."""
+        return frozenset(
+            method
+            for one in family
+            for _, method in self.program.classes[one].methods
+            if (run_on := self.classes_of(method)) and run_on.isdisjoint(class_names)
+        )
+
+    def _named_only_by(self, found: Collection[str]) -> frozenset[str]:
+        """The functions, and methods of classes, that nothing names but some functions, and one another."""
+        gone = {inner for one in found for inner in (one, *self._inside.get(one, ()))}
+        named = self._namers
+        left = dict(self._nameable)
+        while True:
+            gone_with = gone.union(left, *left.values())
+            live = [one for one in left if not named[one] <= gone_with]
+            if not live:
+                return frozenset().union(*left.values())
+            for one in live:
+                del left[one]
+
+    @cached_property
+    def _nameable(self) -> dict[str, frozenset[str]]:
+        """The functions, and the classes, that run by their name alone, each with all that runs with it."""
+        program = self.program
+        if (
+            program.imported_by_name
+            or self._takes_by_name
+            or program.mentioning(*_REACHES)
+            or any(
+                isinstance(inner, ir.Name) and inner.id in _OF_FILE
+                for _, stmt in program.mentioning(*_OF_FILE)
+                for inner in parts_of(stmt)
+            )
+        ):
+            return {}
+        metaclasses = {
+            stmt.names[1]
+            for _, stmt in program.all_statements()
+            if stmt.kind == "classdef"
+            and not set(stmt.exprs) <= {*program.classes[stmt.names[1]].bases}
+        }
+        loads = any(
+            "load" in (program.origin(call.func, function) or "").split(".")
+            for function, _, call in program.calls_named("load")
+        )
+        found: dict[str, tuple[str, ...]] = {
+            name: (name,)
+            for name, one in program.functions.items()
+            if one.class_name is None
+            and one.parent
+            and ir.is_top(one.parent)
+            and not one.decorators
+        }
+        for name, made in program.classes.items():
+            bases = program.bases(name)
+            hidden = {m for b in bases for m, _ in program.classes[b].methods}
+            if (
+                ir.is_top(made.parent)
+                and not made.decorators
+                and not (loads and program.external_bases(name))
+                and metaclasses.isdisjoint(bases)
+                and hidden.isdisjoint(("__init_subclass__", "__new__"))
+            ):
+                found[name] = tuple(method for _, method in made.methods)
+        return {
+            name: frozenset(
+                inner for one in its for inner in (one, *self._inside.get(one, ()))
+            )
+            for name, its in found.items()
+            if not program.is_public(name)
+        }
+
+    @cached_property
+    def _namers(self) -> dict[str, set[str]]:
+        """Of each of them, the functions that say its name, and the classes that derive from it."""
+        found: dict[str, set[str]] = {}
+        for one, its in self._nameable.items():
+            name = ir.local_name(one).rpartition(".")[2]
+            namers = {
+                stmt.names[1] if stmt.kind == "classdef" else function
+                for function, stmt in self.program.mentioning(name)
+                if stmt.kind not in (*IMPORTS, "functiondef")
+            }
+            # Whoever may call what nothing names is not seen.
+            found[one] = namers - its - {one} or {""}
+        return found
 
     def _family(self, class_names: Collection[str]) -> frozenset[str]:
         bases = {base for one in class_names for base in self.program.bases(one)}
@@ -147,45 +261,189 @@ class Concrete:
 
     def is_alone(self, class_names: Collection[str]) -> bool:
         """Whether all objects that a run makes of the families of some classes are of one class, whichever:
-        it comes to one of the calls that make them, once, or to one of the statements that choose the class.
+        it comes to one of the calls that make them, or to one of the statements that choose the class, and
+        to one that may choose several, once.
         """
         family = self._family(class_names)
         if family not in self._alone:
+            self._alone[family] = False  # of one whose objects make others of it
             made = (self._made_by(family) or {}).values()
             chosen = {
                 id(c): (f, s, c) for place in made for f, s, c in self._chosen(place)
             }
-            places = [*chosen.values()]
+            places = [(place, self._named(place)) for place in chosen.values()]
             self._alone[family] = (
                 bool(places)
-                and all(runs_once(self.program, *place) for place in places)
-                and not any(starmap(self._may_both_run, combinations(places, 2)))
+                and all(one or runs_once(self.program, *place) for place, one in places)
+                and not any(
+                    self._may_both_run(place, other)
+                    for (place, one), (other, another) in combinations(places, 2)
+                    if one is None or one != another
+                )
             )
+            self._choices[family] = places
         return self._alone[family]
 
     def _chosen(self, place: _Place) -> list[_Place]:
-        """Where the class is chosen of which a call makes an object: where its variable is given one, else
-        where the call stands."""
+        """Where the class is chosen of which a call makes an object: where its variable is given one, or a
+        call fills its parameter with one, else where the call stands."""
         function, _, call = place
         if isinstance(call, ir.Call):
-            given = self.program.set_to(call.func, function)
+            program, func = self.program, call.func
+            if isinstance(func, ir.Name) and program.is_param(function, func.id):
+                sites = program.call_sites.get(function, ())
+                given = [(s, program.argument_at(s, func.id)) for s in sites]
+                if (
+                    given
+                    and function not in program.escaping
+                    and not program.definitions(function, func.id)
+                    and all(value is not None for _, value in given)
+                ):
+                    return [(s.caller, s.stmt, v) for s, v in given if v is not None]
+                return [place]
+            made = program.set_to(func, function)
             chosen = [
                 (one.function, one.stmt, one.value)
-                for one in given
+                for one in made
                 if one.stmt.kind == "assign" and one.index is None and one.value
             ]
-            if len(chosen) == len(given):
+            if len(chosen) == len(made):
                 return chosen or [place]
         return [place]
 
+    def _named(self, place: _Place) -> str | None:
+        """The class that is named at a place that chooses one, if no other can be meant."""
+        function, _, expr = place
+        expr = expr.func if isinstance(expr, ir.Call) else expr
+        expr, function = self.program.elsewhere(expr, function) or (expr, function)
+        owner = (
+            self.program.owner(expr.id, function) if isinstance(expr, ir.Name) else None
+        )
+        if owner is None or not isinstance(expr, ir.Name):
+            return None
+        made = [d.stmt for d in self.program.definitions(owner, expr.id)]
+        return made[0].names[1] if [s.kind for s in made] == ["classdef"] else None
+
     def _may_both_run(self, one: _Place, other: _Place) -> bool:
-        """Whether a run may come to two calls: not where they stand in two arms, or in two scripts."""
+        """Whether a run may come to two calls: not where they stand in two arms, or in two scripts, or in
+        methods of two classes of which a run makes one."""
         (caller, stmt, _), (also, there, _) = one, other
         if caller != also:
             files = ir.file_of(caller), ir.file_of(also)
-            return self.program.may_run_together(*files)
-        return stmt is there or _run_together(
-            self.program, [(caller, stmt.path), (also, there.path)]
+            its, others = map(self.classes_of, (caller, also))
+            apart = its and others and its.isdisjoint(others)
+            return self.program.may_run_together(*files) and not (
+                apart and self.is_alone(its | others)
+            )
+        if stmt is there or not runs_once(self.program, caller):
+            return True
+        places = [(caller, stmt.path), (also, there.path)]
+        return _run_together(self.program, places) and not (
+            self._are_two_ways(caller, stmt.path, there.path)
+        )
+
+    def _are_two_ways(self, function: str, one: ir.Path, other: ir.Path) -> bool:
+        """Whether two statements of a function that runs once stand in two arms of an ``if`` that goes the
+        same way each time."""
+        around = [*self.program.control(function).around(one)]
+        loops = [outer.path for outer in around if outer.kind in ("for", "while")]
+        return any(
+            outer.kind == "if"
+            and outer.path == other[: len(outer.path)]
+            and one[len(outer.path)][0] != other[len(outer.path)][0]
+            and outer.value is not None
+            and self._stays(outer.value, function, loops[-1:])
+            for outer in around
+        )
+
+    def _stays(self, test: ir.Expr, function: str, loops: list[ir.Path]) -> bool:
+        """Whether a test that a function comes to in some loops goes one way for all of a run."""
+        match test:
+            case ir.Operation(op="and" | "or" | "not", operands=parts):
+                return all(self._stays(part, function, loops) for part in parts)
+            # Another object may be changed in place, and then be equal, or true.
+            case ir.Operation(
+                op="==" | "!=" | "is" | "is not",
+                operands=(one, ir.Const(value=str() | None)),
+            ):
+                return self._is_set_once(one, function, loops)
+            case ir.Operation(
+                op="in" | "not in", operands=(one, ir.Display(items=items, keys=()))
+            ) if all(isinstance(item, ir.Const) for item in items):
+                return self._is_set_once(one, function, loops)
+        return False
+
+    def _is_set_once(self, expr: ir.Expr, function: str, loops: list[ir.Path]) -> bool:
+        """Whether nothing sets a variable of a function, or an option of the command line, from some loops
+        on."""
+        program = self.program
+
+        def is_again(made: Definition) -> bool:
+            return made.function != function or any(
+                made.stmt.path[: len(loop)] == loop for loop in loops
+            )
+
+        match expr:
+            case ir.Name(id=name):
+                return (
+                    program.owner(name, function) == function
+                    and (function, name) not in program.set_from_outside
+                    and not any(map(is_again, program.definitions(function, name)))
+                )
+            case ir.Attr(value=ir.Name() as holder, attr=attr):
+                return (
+                    self._is_set_once(holder, function, loops)
+                    and self._are_options(holder, function)
+                    and not program.mentioning("__dict__", "__setattr__")
+                    and all(
+                        program.class_of_self(on, made.function) is not None
+                        or (on == holder and not is_again(made))
+                        for on, made in program.attribute_targets.get(attr, ())
+                    )
+                    and all(
+                        program.class_of_self(call.args[0].value, where) is not None
+                        or (stmt.kind == "for" and stmt.value is call)
+                        or not _may_say(call.argument(1, "name"), attr)
+                        for name in ("setattr", "vars")
+                        for where, stmt, call in program.calls_named(name)
+                        if call.args
+                    )
+                )
+        return False
+
+    def _are_options(
+        self, expr: ir.Expr, function: str, asked: frozenset[str] = frozenset()
+    ) -> bool:
+        """Whether an expression is what argparse makes of a command line."""
+        program = self.program
+        if not isinstance(expr, ir.Name) or function in asked:
+            return False
+        owner = program.owner(expr.id, function)
+        if owner is None:
+            return False
+        made = program.definitions(owner, expr.id)
+        if program.is_param(owner, expr.id):
+            given = program.arguments(owner, expr.id)
+            return (
+                not made
+                and bool(given)
+                and owner not in program.escaping
+                and all(
+                    self._are_options(value, caller, asked | {function})
+                    for caller, value in given
+                )
+            )
+        return (
+            bool(made)
+            and all(
+                isinstance(one.value, ir.Call) and ir.method_of(one.value) in _PARSES
+                for one in made
+            )
+            and all(
+                len(call.args) < 2
+                for name in _PARSES
+                for _, _, call in program.calls_named(name)
+            )
         )
 
     def _made_by(self, family: Collection[str]) -> dict[int, _Place] | None:
@@ -219,6 +477,10 @@ class Concrete:
                         case ir.Call(func=ir.Name(id=name)) if name in _ASKS:
                             for arg in inner.args:
                                 held.pop(id(arg.value), None)
+                        case ir.Call(args=args) if any(
+                            id(a.value) in held for a in args
+                        ):
+                            words |= self._given_on(inner, function, held, family)
                         case ir.Attr(value=value, attr=attr) if function in methods or (
                             attr in _NAMES
                             or (attr not in names and not attr.startswith("__"))
@@ -228,6 +490,34 @@ class Concrete:
                 if held:
                     return None
         return made
+
+    def _given_on(
+        self,
+        call: ir.Call,
+        function: str,
+        held: dict[int, ir.Expr],
+        family: Collection[str],
+    ) -> set[str]:
+        """The names of the parameters that a call fills with classes that its statement holds."""
+        program = self.program
+        found: set[str] = set()
+        refs = program.resolve(call.func, function)
+        sites = [*program.call_sites_of(call, function)]
+        if not refs or len(refs) != len({site.callee for site in sites}):
+            return found
+        for arg in call.args:
+            names = {
+                p.name
+                for site in sites
+                for p in program.functions[site.callee].params
+                if program.argument_at(site, p.name) is arg.value
+                and site.callee not in program.escaping
+                and self._is_class_of(ir.Name(p.name), site.callee, family)
+            }
+            if id(arg.value) in held and not arg.star and names:
+                del held[id(arg.value)]
+                found |= names
+        return found
 
     @cached_property
     def _takes_by_name(self) -> bool:
@@ -240,7 +530,8 @@ class Concrete:
                 case (ir.Arg(value=holder), *_):
                     known = program.resolve(holder, function)
                     if not known and program.origin(holder, function) is None:
-                        return True
+                        if not self._are_options(holder, function):
+                            return True
         return any(
             isinstance(inner, ir.Name)
             and any(
@@ -549,6 +840,16 @@ def _unsigned(value: ir.Expr) -> ir.Expr:
         case ir.Operation(op="-", operands=(number,)):
             return number
     return value
+
+
+def _may_say(name: ir.Expr | None, attr: str) -> bool:
+    """Whether a name that is put together may be that of an attribute."""
+    match name:
+        case ir.Const(value=value):
+            return value == attr
+        case ir.Operation(op="joinedstr" | "+", operands=(ir.Const(str(begins)), *_)):
+            return attr.startswith(begins)
+    return True
 
 
 def has_several(program: Program, class_name: str) -> bool:

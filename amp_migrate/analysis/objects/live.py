@@ -258,9 +258,17 @@ class Live:
         )
 
 
-def runs_once(program: Program, function: str, stmt: ir.Stmt, call: ir.Expr) -> bool:
-    """Whether a run of a program comes to a call once at most."""
-    return program.noted(_Reader).comes_once(function, stmt, call)
+def runs_once(
+    program: Program,
+    function: str,
+    stmt: ir.Stmt | None = None,
+    call: ir.Expr | None = None,
+) -> bool:
+    """Whether a run of a program comes to a call once at most, or to a function."""
+    reader = program.noted(_Reader)
+    if stmt is None or call is None:
+        return reader.runs_once(function)
+    return reader.comes_once(function, stmt, call)
 
 
 class _Reader:
@@ -401,7 +409,7 @@ class _Reader:
         """The arms that a run takes on its way to a statement of a function, of each ``if`` that it
         meets once."""
         control = self.program.control(function)
-        if path not in control.statements or not self._runs_once(function):
+        if path not in control.statements or not self.runs_once(function):
             return frozenset()
         found: list[Arm] = []
         for outer in (*control.around(path), None):
@@ -420,7 +428,7 @@ class _Reader:
             path = outer.path
         return frozenset(found)
 
-    def _runs_once(self, function: str) -> bool:
+    def runs_once(self, function: str) -> bool:
         """Whether a run of a program calls a function once at most."""
         if function not in self._once:
             self._once[function] = False  # of one that calls itself
@@ -456,7 +464,7 @@ class _Reader:
                 and any(part is call for part in ir.walk(inner))
                 for inner in parts_of(stmt)
             )
-            and self._runs_once(caller)
+            and self.runs_once(caller)
         )
 
     def entry_points(self, started: Collection[str]) -> Iterator[str]:
@@ -728,7 +736,8 @@ class _Reader:
 
     def _is_made(self, class_name: str) -> bool:
         """Whether something may make an object of a class: what nobody makes is in no file."""
-        program, facts = self.program, self.program.classes[class_name]
+        program = self.program.whole or self.program  # Another run may have saved it.
+        facts = program.classes[class_name]
         methods = {method for _, method in facts.methods}
         return bool(facts.decorators) or any(
             stmt.kind != "classdef" and function not in methods
