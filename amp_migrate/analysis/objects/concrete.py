@@ -249,7 +249,7 @@ class Concrete:
             namers = {
                 stmt.names[1] if stmt.kind == "classdef" else function
                 for function, stmt in self.program.mentioning(name)
-                if stmt.kind not in (*IMPORTS, "functiondef")
+                if stmt.kind not in IMPORTS
             }
             # Whoever may call what nothing names is not seen.
             found[one] = namers - its - {one} or {""}

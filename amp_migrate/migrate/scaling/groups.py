@@ -21,7 +21,8 @@ class Group:
     slots: set[Slot] = field(default_factory=set)
     births: set[Birth] = field(default_factory=set)
     apart: frozenset[str] = frozenset()
-    """Methods that run on none of the objects that these loops train: those of other subclasses."""
+    """Methods that run on none of the objects that these loops train, those of other subclasses, and what
+    does not run in such a run at all."""
     refusal: Refusal | None = None
     edits: list[Placed] = field(default_factory=list)
     travel: Travel | None = None
