@@ -1306,10 +1306,6 @@ NAMED_ELSEWHERE = {
         "run(args)\n",
         "def of(net, kind=Turns):\n    return kind(net)\nof(make())\nrun(args)\n",
     ),
-    "as a decorator": (
-        "run(args)\n",
-        "@Turns\nclass Head:\n    def double(self):\n        return self\nrun(args)\n",
-    ),
     "a subclass that is told": (
         "class Turns:",
         "class Told:\n    def __init_subclass__(cls):\n        cls(make())\nclass Turns(Told):",

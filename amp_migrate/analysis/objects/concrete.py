@@ -243,12 +243,21 @@ class Concrete:
     @cached_property
     def _namers(self) -> dict[str, set[str]]:
         """Of each of them, the functions that say its name, and the classes that derive from it."""
+        program = self.program
         found: dict[str, set[str]] = {}
+        said = [d for made in program.classes.values() for d in made.decorators]
+        for function in program.functions.values():
+            said += function.decorators
+            said += (p.default for p in function.params if p.default is not None)
+        words = {word for expr in said for word in ir.words_in(expr)}
         for one, its in self._nameable.items():
             name = ir.local_name(one).rpartition(".")[2]
+            if not words.isdisjoint(program.with_aliases({name})):
+                found[one] = {""}
+                continue
             namers = {
                 stmt.names[1] if stmt.kind == "classdef" else function
-                for function, stmt in self.program.mentioning(name)
+                for function, stmt in program.mentioning(name)
                 if stmt.kind not in IMPORTS
             }
             # Whoever may call what nothing names is not seen.
