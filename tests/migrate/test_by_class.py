@@ -1270,6 +1270,23 @@ MAY_BE_BOTH = {
         "self.turns = Turns(",
         "self.more = First()\n        self.turns = Turns(",
     ),
+    "as its sibling": (
+        "self.add(Left)",
+        "First.__init__(self)\n        self.add(Left)",
+    ),
+    "under another name": (
+        "print(number)",
+        "server.options = args\n        server.options.kind = 'second'",
+    ),
+    "by a variable": ("print(number)", "chosen = args\n        chosen.kind = 'second'"),
+    "several at once": (
+        "self.add(Client)",
+        "for kind in (Client, Left):\n            self.add(kind)",
+    ),
+    "a method of it": (
+        "class First(Server):\n",
+        "class First(Server):\n    @staticmethod\n    def of():\n        return Left()\n",
+    ),
     "not called here": ("run(args)\n", "run(args)\nagain = run\n"),
 }
 

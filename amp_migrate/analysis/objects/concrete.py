@@ -61,7 +61,7 @@ class Concrete:
         ):
             return frozenset()
         return frozenset(
-            one for one in program.family(own[1]) if scope in self._run_on(one)
+            one for one in self._family((own[1],)) if scope in self._run_on(one)
         )
 
     @cached_property
@@ -805,24 +805,28 @@ class Concrete:
         return self._methods[class_name]
 
     def _handed_up(self, method: str, class_name: str) -> Iterator[str]:
-        """The methods of bases that one names: ``super().update``, ``Base.update``."""
+        """The methods that one names by a class: ``super().update``, ``Base.update``, ``Sibling.update``."""
         program = self.program
         for function in (method, *self._inside.get(method, ())):
             for stmt in program.statements(function):
                 for inner in parts_of(stmt):
-                    if isinstance(inner, ir.Attr) and self._is_base(inner, function):
-                        for base in program.bases(class_name):
-                            for name, qualname in program.classes[base].methods:
+                    if isinstance(inner, ir.Attr):
+                        for one in self._named_classes(inner, function, class_name):
+                            for name, qualname in program.classes[one].methods:
                                 if name == inner.attr:
                                     yield qualname
 
-    def _is_base(self, expr: ir.Attr, function: str) -> bool:
+    def _named_classes(
+        self, expr: ir.Attr, function: str, class_name: str
+    ) -> Iterator[str]:
+        """The classes, with their bases, by which a method of one class names another."""
         match expr.value:
             case ir.Call(func=ir.Name(id="super")):
-                return True
-        return any(
-            ref.kind == "class" for ref in self.program.resolve(expr.value, function)
-        )
+                yield from self.program.bases(class_name)
+        for ref in self.program.resolve(expr.value, function):
+            if ref.kind == "class":
+                yield from self.program.bases(ref.name)
+                yield from self.program.bases(class_name)
 
     @cached_property
     def _inside(self) -> dict[str, list[str]]:
