@@ -406,13 +406,19 @@ class Planner:
         found = joined(*view.groups(lambda loop: (loop.function, loop.path) in wanted))
         view.plan(found)
         added = {(f, e.path) for f, e in found.edits if isinstance(e, AddParameter)}
+
+        def is_apart(function: str | None) -> bool:
+            while function is not None and function not in group.apart:
+                function = self.program.functions[function].parent
+            return function is not None
+
         unseen = {
             *self.program.escaping,
             *(
                 site.callee
                 for sites in self.program.call_sites.values()
                 for site in sites
-                if any(self.program.encloses(m, site.caller) for m in group.apart)
+                if is_apart(site.caller)
             ),
         }
         for function in map(self.program.functions.__getitem__, sorted(unseen)):
