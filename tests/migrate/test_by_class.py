@@ -1262,6 +1262,21 @@ MAY_BE_BOTH = {
         "KINDS.append(kind)\n        for _ in KINDS:",
     ),
     "a class by a name": ("run(args)\n", "run(args)\nglobals()[args.kind]()\n"),
+    "evaluated": ("run(args)\n", "run(args)\neval(args.kind)()\n"),
+    "out of a module": (
+        "run(args)\n",
+        "run(args)\nimport importlib\nfor one in vars(importlib.import_module(args.kind)).values():\n"
+        "    one()\n",
+    ),
+    "out of a module's dict": (
+        "run(args)\n",
+        "run(args)\nimport importlib\nlib = importlib.import_module(args.kind)\n"
+        "[one for name, one in lib.__dict__.items() if name == 'Left'][0]()\n",
+    ),
+    "out of all modules": (
+        "run(args)\n",
+        "run(args)\nimport sys\nsys.modules['__main__'].Left()\n",
+    ),
     "of the class": (
         "class First(Server):\n",
         "class First(Server):\n    @classmethod\n    def of(cls):\n        return Left()\n",

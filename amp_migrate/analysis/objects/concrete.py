@@ -28,8 +28,6 @@ _REACHES = "exec __import__ __subclasses__ locate instantiate".split()
 _Place = tuple[str, ir.Stmt, ir.Expr]
 _FILLS = ("update", "setdefault", "__setitem__")
 _PARSES = ("parse_args", "parse_known_args")
-_OF_FILE = ("globals", "eval", "locals")
-"""What gives what a file names, whatever that is."""
 
 
 class Concrete:
@@ -194,11 +192,10 @@ class Concrete:
         program = self.program
         if (
             program.imported_by_name
-            or self._takes_by_name
-            or program.mentioning(*_REACHES)
+            or self._gets_any
             or any(
-                isinstance(inner, ir.Name) and inner.id in _OF_FILE
-                for _, stmt in program.mentioning(*_OF_FILE)
+                isinstance(inner, ir.Name) and inner.id in ("globals", "locals")
+                for _, stmt in program.mentioning("globals", "locals")
                 for inner in parts_of(stmt)
             )
         ):
@@ -462,8 +459,7 @@ class Concrete:
         methods = {m for one in family for _, m in program.classes[one].methods}
         names = {program.functions[method].name for method in methods}
         if any(program.classes[one].decorators for one in family) or (
-            program.mentioning(*_REACHES)
-            or self._takes_by_name
+            self._gets_any
             or not program.imported_by_name.isdisjoint(map(ir.file_of, family))
         ):
             return None
@@ -527,6 +523,26 @@ class Concrete:
                 del held[id(arg.value)]
                 found |= names
         return found
+
+    @cached_property
+    def _gets_any(self) -> bool:
+        """Whether something may get at a class of any file that it does not name."""
+        program = self.program
+        return (
+            bool(program.mentioning(*_REACHES))
+            or self._takes_by_name
+            or any(
+                inner == ir.Name("eval")
+                or program.origin(inner, function) == "sys.modules"
+                for function, stmt in program.mentioning("eval", "modules")
+                for inner in parts_of(stmt)
+                if isinstance(inner, (ir.Name, ir.Attr))
+            )
+            or not all(
+                _begins(call.argument(0, "name"))
+                for _, _, call in program.calls_named("import_module")
+            )
+        )
 
     @cached_property
     def _takes_by_name(self) -> bool:
@@ -857,12 +873,19 @@ def _unsigned(value: ir.Expr) -> ir.Expr:
 
 def _may_say(name: ir.Expr | None, attr: str) -> bool:
     """Whether a name that is put together may be that of an attribute."""
+    if isinstance(name, ir.Const):
+        return name.value == attr
+    return attr.startswith(_begins(name))
+
+
+def _begins(name: ir.Expr | None) -> str:
+    """How a name that is put together begins, as far as that is written."""
     match name:
-        case ir.Const(value=value):
-            return value == attr
-        case ir.Operation(op="joinedstr" | "+", operands=(ir.Const(str(begins)), *_)):
-            return attr.startswith(begins)
-    return True
+        case ir.Const(value=str(begins)) | ir.Operation(
+            op="joinedstr" | "+", operands=(ir.Const(value=str(begins)), *_)
+        ):
+            return begins
+    return ""
 
 
 def has_several(program: Program, class_name: str) -> bool:
