@@ -607,9 +607,6 @@ class UnseenCalls:
         program, facts = self.program, self.program.functions[method]
         own = facts.class_name
         assert own is not None
-        family = frozenset(
-            one for one in program.family(own) if own in program.bases(one)
-        )
         if not program.external_bases(own) <= PLAIN_BASES:
             yield method
         names = [p.name for p in facts.params if p.kind == "positional"]
@@ -621,7 +618,7 @@ class UnseenCalls:
             if id(call) in seen or not all(map(program.is_property, callees)):
                 continue
             for expr in self._may_call(call, function, facts.name, param, place):
-                if expr is None or self._may_be(expr, function, family):
+                if expr is None or self.may_be(expr, function, own):
                     yield function
                     break
 
@@ -666,7 +663,13 @@ class UnseenCalls:
             {f for f, _ in program.mentioning(*UNFOLDED)}.union(containers)
         )
 
-    def _may_be(self, expr: ir.Expr, function: str, family: frozenset[str]) -> bool:
+    def may_be(self, expr: ir.Expr, function: str, class_name: str) -> bool:
+        """Whether an expression may be an object of a class, or of one that derives from it."""
+        family = frozenset(
+            one
+            for one in self.program.family(class_name)
+            if class_name in self.program.bases(one)
+        )
         if family not in self._carriers:
 
             def is_one(expr: ir.Expr, function: str) -> bool:

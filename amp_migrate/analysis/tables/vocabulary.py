@@ -41,6 +41,12 @@ OTHER_FRAMEWORKS = frozenset(
 )
 """Packages whose values have gradients too, and are no tensors of torch."""
 
+
+def is_of_another(roots: frozenset[str]) -> bool:
+    """Whether a file that imports some packages computes with tensors that are not torch's."""
+    return "torch" not in roots and not roots.isdisjoint(OTHER_FRAMEWORKS)
+
+
 FRAMEWORK_RECEIVERS = frozenset(
     "accelerator fabric model_engine engine booster ds_engine manager".split()
 )

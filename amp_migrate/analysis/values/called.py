@@ -254,7 +254,7 @@ class Called:
             if isinstance(value, ir.Attr) and not isinstance(func, ir.Attr):
                 name, value = value.attr, value.value
             for one in self._looked_up(value, at):
-                if one in self.program.functions and self._takes(one, call):
+                if one in self.program.functions and self.takes(one, call):
                     yield one
             if isinstance(value, ir.Call):
                 for one in self._looked_up(value.func, at):
@@ -264,9 +264,9 @@ class Called:
                     if method is not None:
                         yield method
 
-    def _takes(self, function: str, call: ir.Call) -> bool:
-        """Whether a function can be called so."""
-        params = self.program.functions[function].params
+    def takes(self, function: str, call: ir.Call, is_method: bool = False) -> bool:
+        """Whether a function, or a method of an object, can be called so."""
+        params = self.program.functions[function].params[is_method:]
         given = {arg.name for arg in call.args if arg.name}
         plain = sum(not arg.name for arg in call.args)
         named = [param for param in params if not param.kind.startswith("*")]
@@ -374,11 +374,9 @@ class Called:
         if not isinstance(func, ir.Call) or len(func.args) < 2:
             return
         name = func.args[1].value
-        if isinstance(name, ir.Const) or (
-            program.origin(func.func, function) != "builtins.getattr"
-        ):
+        if program.origin(func.func, function) != "builtins.getattr":
             return
-        begin = ""
+        begin = str(name.value) if isinstance(name, ir.Const) else ""
         if isinstance(name, ir.Operation) and isinstance(name.operands[0], ir.Const):
             begin = str(name.operands[0].value).partition("%")[0]
         for one in program.instance_classes(func.args[0].value, function):

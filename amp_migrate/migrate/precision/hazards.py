@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import cached_property
 
+from amp_migrate.analysis.objects.carriers import UnseenCalls
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.live import Live
@@ -31,7 +34,7 @@ from amp_migrate.migrate.precision.spans import Spans
 from amp_migrate.migrate.precision.stores import Stores
 from amp_migrate.migrate.regions.regions import Regions, Run
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of, parts_of
+from amp_migrate.program.bindings import calls_of, each_call, parts_of
 from amp_migrate.program.control_flow import is_main_guard
 from amp_migrate.program.link import Program
 
@@ -40,6 +43,12 @@ _LIBRARY_METHODS = ("loss",)
 _RAISING_METHODS = operations("no-half")
 _WITHOUT_ARGUMENTS = frozenset("det inverse logdet matrix_exp slogdet".split())
 _REPLICATES = ("DataParallel", "data_parallel", "parallel_apply")
+_IMPORTS = ("builtins.__import__", "importlib.import_module")
+_WRAPS = tuple(
+    f"torch.nn.{kind}DataParallel" for kind in ("", "parallel.", "parallel.Distributed")
+)
+_DEEPEST = 8
+"""How many names and calls may lead to what is imported."""
 _PLAIN_BASES = frozenset(
     f"torch.nn.{name}"
     for name in "Module Sequential ModuleList ModuleDict modules.Module".split()
@@ -107,6 +116,9 @@ class Hazards:
             self._judge_bfloat16()
         if self.options.torch_version < (1, 8):
             self._judge_old_torch()
+        for run in runs:
+            for stmt in _statements_of(self.program.functions[run.function], run):
+                self._judge_imported(run.function, stmt)
         reached = list(self.reached(runs))
         under = frozenset((function, stmt.path) for function, stmt in reached)
         inside = frozenset(
@@ -211,6 +223,10 @@ class Hazards:
                         yield owner, definition
                         pending += self._called.by(owner, definition)
                 pending += self._called.by(run.function, stmt)
+                pending += self._kept_out_of_sight(run.function, stmt)
+                for owner, definition in self._given_lambdas(run.function, stmt):
+                    yield owner, definition
+                    pending += self._called.by(owner, definition)
                 names.update(self._asked(run.function, stmt))
         for function, stmt, hooked in attached(program, self.files):
             if self.can_run(function):
@@ -224,17 +240,19 @@ class Hazards:
             new = [q for q in self.called_from(pending) if q not in seen]
             if not new:
                 return
+            pending_there: list[str] = []
             for function in new:
                 seen[function] = None
-                roots = program.import_roots(function)
-                if "torch" not in roots and roots & vocabulary.OTHER_FRAMEWORKS:
+                if vocabulary.is_of_another(program.import_roots(function)):
                     continue  # It is run on no tensors of torch.
                 for stmt in program.statements(function):
                     if not self._is_isolated(function, stmt):
                         yield function, stmt
                         yield from self._lambdas(function, stmt)
+                        yield from self._given_lambdas(function, stmt)
+                    pending_there += self._kept_out_of_sight(function, stmt)
                     names.update(self._asked(function, stmt))
-            pending = []
+            pending = pending_there
 
     def _is_isolated(self, function: str, stmt: ir.Stmt) -> bool:
         return self._is_without_autocast(function, stmt) or any(
@@ -286,6 +304,112 @@ class Hazards:
                 shown = "forward" if by_itself and name != "__init__" else name
                 found.append((shown, qualname))
         return found
+
+    @cached_property
+    def _kept(self) -> dict[str, list[tuple[str, str]]]:
+        """By name, the methods of what is no module and may be where nobody follows it, with its class."""
+        found: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        for class_name in self.program.classes:
+            if ir.file_of(class_name) not in self.files:
+                continue
+            if self.forward.is_module_class(class_name):
+                continue
+            if self.live is not None and (
+                class_name not in self.live.classes or self.live.is_apart(class_name)
+            ):
+                continue
+            for name, method in self.program.classes[class_name].methods:
+                found[name].append((method, class_name))
+        return found
+
+    def _kept_out_of_sight(self, function: str, stmt: ir.Stmt) -> Iterator[str]:
+        """The methods of such objects that a statement may run, of which nothing says whose they are, and the
+        functions that are given to nobody knows whom."""
+        unseen = (self.program.whole or self.program).noted(UnseenCalls)
+        for call in self._unclear_calls(function, stmt):
+            ways = [(call.func, "__call__")] if self._holds(call.func) else []
+            match call.func:
+                case ir.Attr(value=held, attr=name):
+                    ways.append((held, name))
+                case ir.Call(
+                    func=ir.Name(id="getattr"),
+                    args=(of, ir.Arg(value=ir.Const(value=str(name))), *_),
+                ):
+                    ways.append((of.value, name))
+            for held, name in ways:
+                for method, class_name in self._kept.get(name, ()):
+                    if self._fits(method, call) and unseen.may_be(
+                        held, function, class_name
+                    ):
+                        yield method
+            for given, _, _ in self._given_to(call):
+                if isinstance(given, str) and self._fits(given, call):
+                    yield given
+
+    def _given_lambdas(
+        self, function: str, stmt: ir.Stmt
+    ) -> Iterator[tuple[str, ir.Stmt]]:
+        """The statements that give to nobody knows whom a lambda that a statement may call."""
+        for call in self._unclear_calls(function, stmt):
+            for given, where, at in self._given_to(call):
+                if isinstance(given, ir.Deferred):
+                    if len(given.params) == len(call.args) or not given.plain:
+                        yield where, at
+
+    def _unclear_calls(self, function: str, stmt: ir.Stmt) -> Iterator[ir.Call]:
+        program = self.program
+        for call in calls_of(stmt):
+            func = call.func
+            is_known = not (
+                isinstance(func, ir.Call) and func.func == ir.Name("getattr")
+            ) and (program.resolve(func, function) or program.origin(func, function))
+            if call.args and not (
+                is_known or self._called.sites_of(call, function, stmt)
+            ):
+                yield call
+
+    def _fits(self, function: str, call: ir.Call) -> bool:
+        """Whether a call may run a function by what it gives, or a property that gives what it calls."""
+        of_object = self.program.functions[function].self_name is not None
+        return self._called.takes(
+            function, call, of_object
+        ) or self.program.is_property(function)
+
+    def _holds(self, func: ir.Expr) -> bool:
+        """Whether what is called is something that is kept: no method of a tensor."""
+        return not isinstance(func, ir.Attr) or (
+            func.attr in self.program.attribute_targets
+        )
+
+    def _given_to(self, call: ir.Call) -> list[tuple[str | ir.Deferred, str, ir.Stmt]]:
+        """What of those a call may run that gives several things: what is given one is a layer as a rule."""
+        return self._given if len(call.args) > 1 and self._holds(call.func) else []
+
+    @cached_property
+    def _given(self) -> list[tuple[str | ir.Deferred, str, ir.Stmt]]:
+        """Functions and lambdas that are arguments of a call of which it is not known what it runs."""
+        program = self.program
+        found: dict[tuple[str | ir.Deferred, str, ir.Stmt], None] = {}
+        pending = [
+            (arg.value, function, stmt)
+            for function in self.functions
+            for stmt in program.statements(function)
+            for call in self._unclear_calls(function, stmt)
+            for arg in call.args
+        ]
+        for value, where, at in pending:
+            for inner in ir.walk(value):
+                if isinstance(inner, ir.Deferred):
+                    found[inner, where, at] = None
+                elif isinstance(inner, (ir.Name, ir.Attr)):
+                    refs = program.resolve(inner, where)
+                    names = (ref.name for ref in refs if ref.kind == "function")
+                    found |= dict.fromkeys((name, where, at) for name in names)
+                    for made in program.definitions_of(inner, where):
+                        if isinstance(made.value, (ir.Display, ir.Deferred)):
+                            more = made.value, made.function, made.stmt
+                            pending += [more] if more not in pending else []
+        return list(found)
 
     def _asked(self, function: str, stmt: ir.Stmt) -> Iterator[str]:
         """The names of methods that a statement may call on what is not known."""
@@ -374,6 +498,61 @@ class Hazards:
                     f"before torch {_shown(newer)}, {name} does not work under autocast"
                 )
                 raise refused("AMP009", message, call.line)
+
+    def _judge_imported(self, function: str, stmt: ir.Stmt) -> None:
+        """``get_class(config.model)()``, which imports its file by that name: it may do whatever raises."""
+        for call in calls_of(stmt) if self._importing else ():
+            if self._is_imported(call.func, function):
+                message = "what runs here is imported by a name that is not in sight"
+                raise refused("AMP033", message, call.line)
+
+    def _is_imported(self, expr: ir.Expr, function: str, depth: int = 0) -> bool:
+        """Whether it is made of what is imported so, and has no name by which it is in sight."""
+        program = self.program
+        if depth > _DEEPEST:
+            return False
+        match expr:
+            case ir.Call(func=func, args=args):
+                if program.origin(func, function) in ("builtins.getattr", *_WRAPS):
+                    return bool(args) and self._is_imported(
+                        args[0].value, function, depth + 1
+                    )
+                callees = program.callees(expr, function)
+                return (
+                    expr in self._importing
+                    or any(
+                        call in self._importing
+                        for one in callees
+                        for _, call in each_call(program.functions[one].body)
+                    )
+                    or (not callees and self._is_imported(func, function, depth + 1))
+                )
+            case ir.Name() | ir.Attr():
+                if any(
+                    made.value is not None
+                    and self._is_imported(made.value, made.function, depth + 1)
+                    for made in program.definitions_of(expr, function)
+                ):
+                    return True
+        return (
+            isinstance(expr, ir.Attr)
+            and not any(one.name == expr.attr for one in program.classes.values())
+            and self._is_imported(expr.value, function, depth + 1)
+        )
+
+    @cached_property
+    def _importing(self) -> list[ir.Call]:
+        """The calls that import a file by a name of which nothing is known."""
+        program = self.program
+        return [
+            call
+            for function, stmt in program.mentioning("__import__", "import_module")
+            for call in calls_of(stmt)
+            if program.origin(call.func, function) in _IMPORTS
+            and call.args
+            and not isinstance(call.args[0].value, (ir.Const, ir.Operation))
+            and not program.imported_by_name
+        ]
 
     def _judge_handed_out(self) -> None:
         """``kind = MultivariateNormal`` in a class that derives from one out of sight, which may make one."""

@@ -12,6 +12,7 @@ from amp_migrate.analysis.objects.modules import Modules
 from amp_migrate.analysis.paths.loops import Blocked, Refusal
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.destinations import DEVICE, kind_of
+from amp_migrate.analysis.tables.vocabulary import is_of_another
 from amp_migrate.analysis.values.dtypes import Dtypes, Tensors, is_slice, rebinds
 from amp_migrate.analysis.values.halves import Halves, Statements
 from amp_migrate.catalogue.operations import operations
@@ -423,7 +424,13 @@ class Remedies:
     def has_halves(self) -> bool:
         """Whether what can run here has values of its own in the dtype of AMP, which are to stay so with AMP
         off."""
-        program, can_run = self.program, self.flow.can_run
+        program = self.program
+
+        def can_run(function: str) -> bool:
+            return self.flow.can_run(function) and not is_of_another(
+                program.import_roots(function)
+            )
+
         return any(
             can_run(function)
             and (

@@ -1,0 +1,242 @@
+"""What is given to an object that is not followed, as one of a class out of a table, may run in its region;
+so may what is imported by a name that is not in sight. All scripts that are migrated run.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from half_support import check_runs
+
+from amp_migrate.api import migrate_paths, migrate_source
+
+_HEAD = """\
+import functools
+import torch
+from torch import nn
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+"""
+_LOSS = """\
+def masked(out, y):
+    hidden = out.masked_fill(y == 0, -1e10)
+    return -torch.log_softmax(hidden, dim=-1).clamp(min=-9).mean()
+"""
+_OBJECT = """\
+class Masked:
+    def NAME(self, out, y):
+        hidden = out.masked_fill(y == 0, -1e10)
+        return -torch.log_softmax(hidden, dim=-1).clamp(min=-9).mean()
+"""
+_LEARNER = """\
+class Learner:
+    def __init__(self, model, loss):
+        self.model = model
+        self.loss = loss
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    def cuda(self):
+        self.model.cuda()
+    def train(self, x, y):
+        loss = CALL
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        return loss.item()
+LEARNERS = {}
+LEARNERS["plain"] = Learner
+def main(kind):
+    model = nn.Linear(8, 4)
+    learner = LEARNERS[kind](model, GIVEN)
+    if torch.cuda.is_available():
+        learner.cuda()
+    for _ in range(4):
+        x = torch.randn(16, 8, device=device)
+        y = torch.randint(0, 2, (16, 4), device=device)
+        print(learner.train(x, y))
+main("plain")
+"""
+GIVEN = {
+    "a function": (_LOSS, "self.loss(self.model(x), y)", "masked"),
+    "a part of a function": (
+        _LOSS,
+        "self.loss(self.model(x), y=y)",
+        "functools.partial(masked)",
+    ),
+    "functions": (_LOSS, "sum(f(self.model(x), y) for f in self.loss)", "[masked]"),
+    "functions by name": (
+        _LOSS + 'LOSSES = {"a": masked}\n',
+        'self.loss["a"](self.model(x), y)',
+        "LOSSES",
+    ),
+    "what is called": (
+        _OBJECT.replace("NAME", "__call__"),
+        "self.loss(self.model(x), y)",
+        "Masked()",
+    ),
+    "what has a method": (
+        _OBJECT.replace("NAME", "of"),
+        "self.loss.of(self.model(x), y)",
+        "Masked()",
+    ),
+    "a method": (
+        _OBJECT.replace("NAME", "of"),
+        "self.loss(self.model(x), y)",
+        "Masked().of",
+    ),
+    "what a function makes": (
+        _OBJECT.replace("NAME", "__call__") + "def make():\n    return Masked()\n",
+        "self.loss(self.model(x), y)",
+        "make()",
+    ),
+    "a class": (
+        _OBJECT.replace("NAME", "__call__"),
+        "self.loss()(self.model(x), y)",
+        "Masked",
+    ),
+}
+
+
+def _script(name: str, learner: str = _LEARNER) -> str:
+    setup, call, given = GIVEN[name]
+    return _HEAD + setup + learner.replace("CALL", call).replace("GIVEN", given)
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_what_a_class_out_of_a_table_is_given(name: str) -> None:
+    source = _script(name)
+    output = migrate_source(source, path="train.py").output
+    assert "self.scaler.step(self.optimizer)" in output
+    check_runs(source, output)
+
+
+REGISTERED = """\
+LEARNERS = {}
+def register(name):
+    def keep(cls):
+        LEARNERS[name] = cls
+        return cls
+    return keep
+@register("plain")
+class Learner:
+"""
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_what_a_registered_class_is_given(name: str) -> None:
+    learner = _LEARNER.replace("class Learner:\n", REGISTERED)
+    learner = learner.replace('LEARNERS = {}\nLEARNERS["plain"] = Learner\n', "")
+    source = _script(name, learner)
+    output = migrate_source(source, path="train.py").output
+    assert "self.scaler.step(self.optimizer)" in output
+    check_runs(source, output)
+
+
+def test_a_lambda_that_is_given_out_of_sight() -> None:
+    call = GIVEN["a function"][1]
+    given = "lambda out, y: out.masked_fill(y == 0, -1e10).sigmoid().sum()"
+    learner = _LEARNER.replace("CALL", call).replace("GIVEN", given)
+    result = migrate_source(_HEAD + learner, path="train.py")
+    assert [one.code for one in result.diagnostics] == ["AMP021"]
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        'LEARNERS["plain"] = Learner\nOTHERS = LEARNERS\nOTHERS["other"] = 3\n',
+        'LEARNERS.update({"plain": Learner})\n',
+        'for name in ("plain", "other"):\n    LEARNERS.setdefault(name, Learner)\n',
+    ],
+)
+@pytest.mark.parametrize("name", ["what is called", "what has a method"])
+def test_what_is_kept_out_of_sight_may_run(name: str, kept: str) -> None:
+    learner = _LEARNER.replace('LEARNERS["plain"] = Learner\n', kept)
+    source = _script(name, learner)
+    output = migrate_source(source, path="train.py").output
+    assert "self.scaler.step(self.optimizer)" in output
+    check_runs(source, output)
+
+
+def test_a_table_of_another_file_by_another_name(tmp_path: Path) -> None:
+    setup, call, given = GIVEN["what is called"]
+    learner, main = _LEARNER.replace("CALL", call).split("def main", 1)
+    (tmp_path / "learners.py").write_text(_HEAD + learner)
+    main = f"def main{main}".replace("LEARNERS", "KINDS").replace("GIVEN", given)
+    taken = "from learners import LEARNERS as KINDS\n"
+    (tmp_path / "train.py").write_text(_HEAD + taken + setup + main)
+    report = migrate_paths([tmp_path])
+    texts = {Path(m.document.path).name: m.result.output for m in report.migrations}
+    assert "self.scaler.step(self.optimizer)" in texts["learners.py"]
+    assert "torch.finfo(out.dtype).min" in texts["train.py"]
+
+
+_IMPORTED = """\
+import importlib
+import torch.nn.functional as F
+def pick(name):
+    file, _, kind = name.rpartition(".")
+    return getattr(importlib.import_module(file), kind)
+class Trainer:
+    def __init__(self, name):
+        self.model = MODEL.to(device)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+    def train(self, x, y):
+        self.optimizer.zero_grad()
+        loss = F.mse_loss(self.model(x), y)
+        loss.backward()
+        self.optimizer.step()
+def main(name):
+    trainer = Trainer(name)
+    for _ in range(4):
+        x = torch.randn(4, 4, device=device)
+        trainer.train(x, x)
+"""
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "pick(name)(4)",
+        "getattr(importlib.import_module(name), 'Net')(4)",
+        "nn.DataParallel(pick(name)(4))",
+    ],
+)
+def test_what_is_imported_by_a_name_out_of_sight(model: str) -> None:
+    source = _HEAD + _IMPORTED.replace("MODEL", model)
+    result = migrate_source(source, path="train.py")
+    assert result.output == source
+    assert [one.code for one in result.diagnostics] == ["AMP033"]
+
+
+def test_halves_of_another_framework_are_none_of_torch(tmp_path: Path) -> None:
+    halves = (
+        "import tensorflow as tf\ndef cast(x):\n    return tf.cast(x, tf.float16)\n"
+    )
+    (tmp_path / "numbers_of_tf.py").write_text(halves)
+    setup = _HEAD + "import torch.nn.functional as F\nimport numbers_of_tf\n"
+    loop = """\
+from nets import Net
+def spread(a):
+    window = torch.ones(1, 1, 3, 3, device=a.device)
+    mean = F.conv2d(a, window, padding=1)
+    square = a * a
+    return (F.conv2d(square, window, padding=1) - mean * mean).mean()
+model = Net().to(device)
+print(numbers_of_tf.cast)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3):
+    optimizer.zero_grad()
+    loss = spread(model(torch.randn(4, 1, 8, 8, device=device)))
+    loss.backward()
+    optimizer.step()
+"""
+    (tmp_path / "train.py").write_text(setup + loop)
+    report = migrate_paths([tmp_path])
+    texts = {Path(m.document.path).name: m.result.output for m in report.migrations}
+    assert "square = full_a * a" in texts["train.py"]
+
+
+def test_what_is_in_sight_beside_such_an_import() -> None:
+    source = _HEAD + _IMPORTED.replace("MODEL", "nn.Linear(4, 4)")
+    result = migrate_source(source, path="train.py")
+    assert "self.scaler.step(self.optimizer)" in result.output
