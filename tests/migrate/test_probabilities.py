@@ -11,6 +11,18 @@ from amp_migrate.api import migrate_paths, migrate_source
 from amp_migrate.core.options import Options
 
 MIGRATED = cases("""\
+=== sequences of probabilities, packed and padded again
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+LINEAR
+---
+p = torch.sigmoid(model(x))
+p = pack_padded_sequence(p, [1] * len(p), batch_first=True)
+p = pad_packed_sequence(p, batch_first=True)[0]
+loss = F.binary_cross_entropy(p, y)
+---
+p = torch.sigmoid(model(x).float())
+p = pack_padded_sequence(p, [1] * len(p), batch_first=True)
+
 === a sigmoid of the products of what is of unknown precision
 model = nn.Linear(6, 4).to(device)
 def decode(z):

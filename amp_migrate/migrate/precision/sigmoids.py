@@ -39,6 +39,11 @@ _PARALLEL = frozenset(
     f"torch.nn.parallel.{name}"
     for name in ("data_parallel", "data_parallel.data_parallel")
 )
+_PACKS = frozenset(
+    f"torch.nn.utils.rnn.{name}"
+    for name in ("pack_padded_sequence", "pad_packed_sequence")
+)
+"""What they give has the values of its first operand, whose dtype it keeps."""
 _ENDS = operations("forgets")
 """What keeps nothing of how near to 0 or 1 its operand was."""
 _KEEPS = operations("first", "promoted", "chosen", "joined", "still") | {"where"}
@@ -535,6 +540,8 @@ class Sigmoids(Planner):
                 self._squash_operand(at, first)
             elif origin in _PARALLEL:
                 self._squash_parallel(at, call)
+            elif origin in _PACKS and first is not None:
+                self._squash(at.inner(first))
             elif plain and self._keeps(name, at) and first is not None:
                 self._squash_terms(at, _kept(name, [arg.value for arg in call.args]))
             else:
