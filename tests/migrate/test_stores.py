@@ -152,6 +152,34 @@ def test_what_counts_is_stored_as_it_is() -> None:
     check_runs(source, result.output)
 
 
+def _of_rows(*lines: str) -> str:
+    number = "number = [2, self.fc(x)][x.dim() - 2]"
+    made = "self.rows = nn.Embedding(8, 8)\n        self.fc = "
+    return _program((number, *lines)).replace("self.fc = ", made)
+
+
+def test_what_is_looked_up_behind_a_store_holds_integers() -> None:
+    source = _of_rows(
+        "ids = x.abs().long().clone()",
+        "ids[x > 1.0] = number",
+        "out = self.fc(self.rows(ids)).sum(1)",
+    )
+    result = migrate_source(source, path="train.py")
+    assert result.changed and "ids.dtype" not in result.output
+    check_runs(source, result.output)
+
+
+def test_what_becomes_another_before_it_is_looked_up_may_hold_anything() -> None:
+    source = _of_rows(
+        "ids = x.abs().clone()",
+        "ids[x > 1.0] = number",
+        "ids = ids.long()",
+        "out = self.fc(self.rows(ids)).sum(1)",
+    )
+    result = migrate_source(source, path="train.py")
+    assert not result.changed or "ids.dtype" in result.output
+
+
 def test_a_parameter_of_ones_own_stays_fp32() -> None:
     source = _program(("out = self.fc(x)", "bank.data = out.detach()")).replace(
         "class Net",

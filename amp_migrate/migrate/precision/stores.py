@@ -49,7 +49,7 @@ class Stores(Planner):
                     self._is_made_by_torch(d)
                     and not self._holds_integers(d.value, d.function)
                     for d in self.program.defined(target.value.id, function)
-                )
+                ) and not self._is_looked_up(function, stmt, target.value)
             elif isinstance(target.value, ir.Attr):
                 is_buffer = self._may_be_buffer(target.value, function)
                 registered = list(self._registered(target.value, function))
@@ -142,6 +142,26 @@ class Stores(Planner):
                     )
                 ):
                     yield from items
+
+    def _is_looked_up(self, function: str, store: ir.Stmt, name: ir.Name) -> bool:
+        """Whether a layer looks up what a variable holds behind a store: that takes integers only, and what
+        those do not take in half they do not take in fp32."""
+        control = self.program.control(function)
+        held = control.reaching(name.id, store.path)
+        for stmt in control.block(store.path)[store.path[-1][1] + 1 :]:
+            if stmt.blocks or stmt.kind not in ("assign", "augassign", "expr"):
+                return False
+            if control.reaching(name.id, stmt.path) != held:
+                return False
+            for call in ir.calls_in(stmt.value) if stmt.value else ():
+                made = self.modules.of(call.func, function)
+                if made and ir.Arg(name) in call.args[:1]:
+                    origins = (
+                        self.program.origin(m.call.func, m.function) for m in made
+                    )
+                    if all(dtype_table.EMBEDDING.fullmatch(o or "") for o in origins):
+                        return True
+        return False
 
     def _says_dtype(self, function: str, stmt: ir.Stmt, target: ir.Item) -> bool:
         """Whether a value says its dtype itself, and that is right for what it goes into."""
