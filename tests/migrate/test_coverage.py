@@ -1454,3 +1454,44 @@ def test_one_of_two_is_held(given: str) -> None:
     assert "scaler.unscale_(opt)" in migrated(
         source.replace("CLIPPED", f"{given}.parameters()")
     )
+
+
+OF_WHOEVER = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc, self.head = nn.Linear(8, 3), nn.Linear(3, 3)
+    def forward(self, x):
+        return self.head(self.fc(x))
+    def renew(self):
+        RENEW
+def train(net):
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    net.train(); net = MOVED
+    for x, y in data:
+        opt.zero_grad()
+        criterion(net(x), y).backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+        opt.step()
+    return net
+def rounds(make):
+    nets = list(range(2))
+    for i in range(2):
+        nets[i] = make().to(device)
+        nets[i] = train(nets[i])
+rounds(MAKE)
+"""
+
+
+@pytest.mark.parametrize("make", ("Net", "lambda: Net()"))
+def test_a_parameter_of_a_function_is_one_module_all_the_time(make: str) -> None:
+    source = OF_WHOEVER.replace("MAKE", make)
+    kept = source.replace("RENEW", "return self.head")
+    same, other = "net.to(device)", "make_another(net)"
+    output = migrated(kept.replace("MOVED", same))
+    assert output.count("scaler.unscale_(opt)") == 1
+    assert output.count("autocast") == 1
+    assert check_scaled(HEAD + kept.replace("MOVED", same), HEAD + output) == []
+    assert left_alone(kept.replace("MOVED", other))
+    renewed = source.replace("RENEW", "self.head = nn.Linear(3, 3)")
+    assert left_alone(renewed.replace("MOVED", same)) == "AMP030"

@@ -36,12 +36,14 @@ from amp_migrate.analysis.objects.held import (
 from amp_migrate.analysis.objects.makers import parameters_of
 from amp_migrate.analysis.objects.optimizers import Birth, Optimizers, Slot
 from amp_migrate.analysis.objects.points_to import (
+    RETURNS_SELF,
     Bound,
     Context,
     Object,
     PointsTo,
     State,
 )
+from amp_migrate.analysis.objects.rebuilt import rebuilders
 from amp_migrate.analysis.objects.unfollowed import contents
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import parts_of, unpacked
@@ -200,7 +202,9 @@ class Coverage:
         found = self._of(target, function, stmt, 0)
         if found.groups and not found.all:
             return True
-        if self.is_given_again(target, function, alternatives):
+        if self.is_given_again(target, function, alternatives) or (
+            self._is_of_same(target, function, alternatives)
+        ):
             return True
         several = len(alternatives) > 1
         return (
@@ -243,6 +247,38 @@ class Coverage:
             and ir.Name(own[0]) in ir.walk(target)
             and self._is_always_same(target, function, set())
         )
+
+    def _is_of_same(
+        self, target: ir.Expr, function: str, births: Collection[Birth]
+    ) -> bool:
+        """Whether a function asks a parameter of its own again for what it has given its optimizer,
+        ``net.parameters()``: whatever that is, it is one module all the time."""
+        match target:
+            case ir.Call(func=ir.Attr(value=ir.Name(id=name), attr=attr), args=()):
+                program = self.program
+                return (
+                    attr == "parameters"
+                    and program.is_param(function, name)
+                    and not self._named_methods(attr, function)
+                    and not program.noted(_changes_groups)
+                    and bool(births)
+                    and all(
+                        birth.function == function
+                        and birth.slot.kind == "variable"
+                        and parameters_of(birth.call) == target
+                        for birth in births
+                    )
+                    and all(
+                        made.value is not None
+                        and ir.before_calls(made.value, RETURNS_SELF) == ir.Name(name)
+                        for made in program.definitions(function, name)
+                    )
+                    and not any(
+                        ir.file_of(one) in program.around({ir.file_of(function)})
+                        for one in program.noted(rebuilders)
+                    )
+                )
+        return False
 
     def _given_as(self, birth: Birth) -> Iterator[ir.Expr | None]:
         """What an optimizer is given, by all names: ``agent.parameters()`` where ``self.agent = agent``."""

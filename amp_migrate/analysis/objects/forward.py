@@ -368,7 +368,24 @@ class Forward:
         lambdas = [d.value for d in definitions if isinstance(d.value, ir.Deferred)]
         if lambdas and len(lambdas) == len(definitions):
             return any(self.in_expression(one.body, owner, level) for one in lambdas)
+        given = () if definitions else self.program.arguments(owner, func.id)
+        if given and all(self._only_makes(one, caller) for caller, one in given):
+            return False
         return not _MAKES_DATA.search(func.id)
+
+    def _only_makes(self, expr: ir.Expr, function: str) -> bool:
+        """Whether what a parameter is given runs no module: ``lambda: Net(width)``, or a class."""
+        if isinstance(expr, ir.Deferred):
+            return not self.in_expression(expr.body, function)
+        owner = (
+            self.program.owner(expr.id, function) if isinstance(expr, ir.Name) else None
+        )
+        if isinstance(expr, ir.Name) and owner is not None:
+            made = self.program.definitions(owner, expr.id)
+            if made and all(isinstance(one.value, ir.Deferred) for one in made):
+                return not self._variable_is_forward(expr, function, ANY)
+        refs = self.program.resolve(expr, function)
+        return bool(refs) and all(ref.kind == "class" for ref in refs)
 
     def _called_ref_is_forward(self, ref: Ref, level: int) -> bool:
         if ref.kind == "function":

@@ -12,6 +12,7 @@ from amp_migrate.analysis.objects.points_to import IN_PLACE
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, unpacked
+from amp_migrate.program.link import Program
 
 _HOOK = re.compile(
     r"register_(module_)?(full_)?(forward|backward)_(pre_)?hook"
@@ -73,6 +74,22 @@ def may_be_rebuilt(modules: Modules, named: ir.Expr, made: Construction) -> bool
         if modules.can_run(function)
         for stmt in ir.statements(scope.body)
         for change in _changes(modules, stmt, function)
+    )
+
+
+def rebuilders(program: Program) -> frozenset[str]:
+    """Functions that may give a module other layers while another one runs: no constructors."""
+    modules = program.noted(Modules)
+    return frozenset(
+        function
+        for function, stmt in program.all_statements()
+        if program.functions[function].name != "__init__" and not ir.is_top(function)
+        for change in _changes(modules, stmt, function)
+        if change.only_modules
+        or (
+            any(_is_module(modules, one, function) for one in change.values)
+            and not _is_list(modules, change.container, function)
+        )
     )
 
 
