@@ -1239,6 +1239,14 @@ MAY_BE_BOTH = {
     "by its name": ("print(number)", "setattr(args, ['kind'][0], 'second')"),
     "by vars": ("print(number)", "vars(args)['kind'] = 'second'"),
     "by the parser": ("print(number)", "parser.parse_args(['--kind=second'], args)"),
+    "into an object of one's own": (
+        "args = parser.parse_args()",
+        "own = Options()\nargs = parser.parse_args(namespace=own)\nown.turn()",
+    ),
+    "a parser of one's own": (
+        "args = parser.parse_args()",
+        "args = Options().parse_args()\nargs.turn()",
+    ),
     "other options": ("print(number)", "args = parser.parse_args(['--kind=second'])"),
     "of one more list": (
         "if args.kind",
@@ -1267,6 +1275,11 @@ MAY_BE_BOTH = {
         "run(args)\n",
         "run(args)\nimport importlib\nfor one in vars(importlib.import_module(args.kind)).values():\n"
         "    one()\n",
+    ),
+    "out of a module, under another name": (
+        "run(args)\n",
+        "run(args)\nfrom importlib import import_module as load\n"
+        "getattr(load(args.kind), 'Left')()\n",
     ),
     "out of a module's dict": (
         "run(args)\n",
@@ -1309,7 +1322,8 @@ MAY_BE_BOTH = {
 @pytest.mark.parametrize("name", MAY_BE_BOTH)
 def test_a_class_that_may_be_an_argument_beside_another(name: str) -> None:
     source, _ = before_and_after(written_out(RUNS))
-    more = "KINDS = []\nclass Options:\n    kind = 'first'\n"
+    more = "KINDS = []\nclass Options:\n    kind = 'first'\n    def parse_args(self):\n        return self\n"
+    more += "    def turn(self):\n        self.kind = 'second'\n"
     changed = more + source.replace(*MAY_BE_BOTH[name])
     assert changed != more + source
     assert not migrate_source(HEAD + changed, path="train.py").changed

@@ -709,6 +709,19 @@ loss = F.mse_loss(F.softmax(scores, 0), y)
 ---
 scores = scores.masked_fill(mask, max(lowest, torch.finfo(scores.dtype).min))
 
+=== a part of the limit of fp32
+LINEAR
+import numpy
+mask = (torch.arange(8, device=device) > 4).unsqueeze(1)
+---
+lowest = torch.finfo(torch.float32).min / 2
+scores = model(x).masked_fill(mask, lowest)
+scores = scores.masked_fill(mask, 0.5 * numpy.finfo("float32").min)
+loss = F.mse_loss(F.softmax(scores, 0), y)
+---
+scores = model(x).float().masked_fill(mask, lowest)
+scores = scores.masked_fill(mask, max(0.5 * numpy.finfo("float32").min, torch.finfo(scores.dtype).min))
+
 === numbers in a test
 LINEAR
 mask = (torch.arange(8, device=device) > 4).unsqueeze(1)

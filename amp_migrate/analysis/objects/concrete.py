@@ -442,11 +442,13 @@ class Concrete:
         return (
             bool(made)
             and all(
-                isinstance(one.value, ir.Call) and ir.method_of(one.value) in _PARSES
+                isinstance(one.value, ir.Call)
+                and ir.method_of(one.value) in _PARSES
+                and not program.callees(one.value, one.function)
                 for one in made
             )
             and all(
-                len(call.args) < 2
+                call.argument(1, "namespace") is None
                 for name in _PARSES
                 for _, _, call in program.calls_named(name)
             )
@@ -540,7 +542,9 @@ class Concrete:
             )
             or not all(
                 _begins(call.argument(0, "name"))
-                for _, _, call in program.calls_named("import_module")
+                for function, stmt in program.mentioning("import_module")
+                for call in calls_of(stmt)
+                if program.origin(call.func, function) == "importlib.import_module"
             )
         )
 

@@ -8,6 +8,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import islice, product
 
 from amp_migrate.analysis.objects.points_to import MOST_STATES, TOO_MANY, PointsTo
 from amp_migrate.analysis.tables.vocabulary import Half
@@ -217,8 +218,18 @@ class Numbers:
                     yield from (-n for n in self.all(value.operands[0], at))
                 elif self.is_nearly_one(value, at):
                     yield 1.0
+                elif value.op in _ARITHMETIC and len(value.operands) == 2:
+                    yield from self._of_large(value, at)
             elif isinstance(value, ir.Call) and value is not expr:
                 yield from self._of_call(value, at)
+
+    def _of_large(self, expr: ir.Operation, function: str) -> Iterator[float]:
+        """``torch.finfo(torch.float32).min / 2``, ``scale * limit``."""
+        several = [self.all(one, function) for one in expr.operands]
+        for left, right in islice(product(*several), _MOST_CHANGES):
+            if self.half.overflows(left) or self.half.overflows(right):
+                with suppress(ArithmeticError, ValueError, TypeError):
+                    yield float(_ARITHMETIC[expr.op](left, right))
 
     def _given_otherwise(self, expr: ir.Expr, function: str) -> Iterator[float]:
         """What a ``partial`` gives a parameter, ``fill *= -1e9`` a variable, and what a buffer is made
@@ -328,10 +339,12 @@ class Numbers:
         origin = self.program.origin(expr.value.func, function)
         args = [arg.value for arg in expr.value.args]
         if origin == "numpy.finfo" and len(args) == 1:
-            dtype = self.program.origin(args[0], function)
-            if dtype in ("builtins.float", "numpy.float64"):
+            said = args[0].value if isinstance(args[0], ir.Const) else None
+            dtype = said or self.program.origin(args[0], function)
+            if dtype in ("builtins.float", "numpy.float64", "float64"):
                 return _FP64_LIMITS.get(expr.attr)
-            return _FP32_LIMITS.get(expr.attr) if dtype == "numpy.float32" else None
+            known = dtype in ("numpy.float32", "float32")
+            return _FP32_LIMITS.get(expr.attr) if known else None
         if origin == "torch.finfo":
             if all(_says_fp32(self.program, arg, function) for arg in args):
                 return _FP32_LIMITS.get(expr.attr)
