@@ -1433,6 +1433,25 @@ def test_what_an_optimizer_was_given_is_asked_for_again(
         assert left_alone(changed)
 
 
+@pytest.mark.parametrize(
+    "again",
+    [
+        "self.agent.reset()",
+        "self.agent.head = nn.Linear(8, 3).to(device)",
+        "self.algorithm.agent = self.agent",
+    ],
+)
+def test_what_a_loop_sets_anew_is_no_longer_what_was_given(again: str) -> None:
+    """Gradients of a new head are none of the optimizer, and stay scaled."""
+    source = ASKED_AGAIN.replace("BOTH", _BOTH).replace("HELD", "agent.parameters()")
+    reset = "    def reset(self):\n        self.head = nn.Linear(8, 3).to(device)\n"
+    source = source.replace("class Algorithm:\n", f"{reset}class Algorithm:\n")
+    assert "self.scaler.unscale_(self.opt)" in migrated(source)
+    update = "            self.algorithm.update(x, y)\n"
+    changed = source.replace(update, f"            {again}\n{update}")
+    assert "AMP030" in left_alone(changed)
+
+
 ONE_OF_TWO = """\
 one, two = make().to(device), make().to(device)
 net = one if len(data) > 9 else two
@@ -1495,3 +1514,29 @@ def test_a_parameter_of_a_function_is_one_module_all_the_time(make: str) -> None
     assert left_alone(kept.replace("MOVED", other))
     renewed = source.replace("RENEW", "self.head = nn.Linear(3, 3)")
     assert left_alone(renewed.replace("MOVED", same)) == "AMP030"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "given"),
+    [
+        ("net = self.one if first else self.two", "net"),
+        ("self.net = self.one if first else self.two", "self.net"),
+    ],
+)
+def test_one_of_two_attributes_is_held(chosen: str, given: str) -> None:
+    source = f"""\
+class Pair:
+    def __init__(self, first):
+        self.one, self.two = make().to(device), make().to(device)
+        {chosen}
+        self.opt = torch.optim.SGD({given}.parameters(), lr=0.1)
+    def train(self):
+        for x, y in data:
+            self.opt.zero_grad()
+            criterion(self.one(x) + self.two(x), y).backward()
+            both = [*self.one.parameters(), *self.two.parameters()]
+            nn.utils.clip_grad_norm_(both, 1.0)
+            self.opt.step()
+Pair(len(data) > 9).train()
+"""
+    assert left_alone(source) == "AMP030"

@@ -302,6 +302,8 @@ class Coverage:
                 while isinstance(holder, ir.Attr):
                     if self._named_methods(holder.attr, function):
                         return False  # A property, maybe.
+                    if not self._is_set_first(holder, function):
+                        return False
                     holder = holder.value
                 # Of who knows what: it may be any method of that name.
                 callees = program.callees(expr, function)
@@ -319,6 +321,30 @@ class Coverage:
             case ir.Operation(op="+", operands=given):
                 return all(self._is_always_same(one, function, seen) for one in given)
         return False
+
+    def _is_set_first(self, expr: ir.Attr, function: str) -> bool:
+        """Whether no loop sets an attribute anew: ``for task in tasks: agent.reset_head(task)``."""
+        program = self.program
+        own = program.class_of_self(expr.value, function)
+        for on, made in program.attribute_targets.get(expr.attr, ()):
+            its = program.class_of_self(on, made.function)
+            if own is None or its is None or its in program.family(own):
+                name = program.functions[made.function].name
+                places = [(made.function, made.stmt)]
+                if name != "__init__":
+                    places += (
+                        (function, stmt)
+                        for function, stmt, call in program.calls_named(name)
+                        if made.function in program.callees(call, function)
+                        or not program.callees(call, function)
+                    )
+                if any(
+                    outer.kind in ("for", "while")
+                    for where, stmt in places
+                    for outer in program.control(where).around(stmt.path)
+                ):
+                    return False
+        return True
 
     def _named_methods(self, name: str, function: str) -> tuple[str, ...]:
         """The methods of a name that the file of a function comes by."""

@@ -77,7 +77,7 @@ class Held:
     thawed: bool = False
     """Only those are in it that had gradients when it was made."""
     choices: set[frozenset[Identity]] = field(default_factory=set)
-    """Variables of a function of which one alone is in it: ``(actor if first else critic).parameters()``."""
+    """Variables, or attributes, of which one alone is in it: ``(one if first else two).parameters()``."""
 
     def join(self, other: Held) -> None:
         """Add what another list holds."""
@@ -101,7 +101,8 @@ def of_modules(found: Collection[Identity]) -> Held:
     """What the module holds that an expression is; empty where that cannot be told."""
     owners = {one[:2] for one in found}
     names = {re.split("[@#]", one[2])[0] for one in found if len(one) > 2}
-    chosen = len(owners) == 1 and len(names) > 1 and owners.pop()[0] == "variable"
+    chosen = len(owners) == 1 and len(names) > 1
+    chosen = chosen and owners.pop()[0] in ("variable", "attribute")
     choices = {frozenset(found)} if chosen else set()
     return Held(whole=set(found), complete=bool(found), choices=choices)
 
