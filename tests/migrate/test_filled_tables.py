@@ -63,6 +63,11 @@ GIVEN = {
         "self.loss(self.model(x), y=y)",
         "functools.partial(masked)",
     ),
+    "a method of a class": (
+        _OBJECT.replace("def NAME(self", "@classmethod\n    def of(cls"),
+        "self.loss.of(self.model(x), y)",
+        "Masked",
+    ),
     "functions": (_LOSS, "sum(f(self.model(x), y) for f in self.loss)", "[masked]"),
     "functions by name": (
         _LOSS + 'LOSSES = {"a": masked}\n',
@@ -132,6 +137,15 @@ def test_what_a_registered_class_is_given(name: str) -> None:
     check_runs(source, output)
 
 
+def test_what_is_set_out_of_sight() -> None:
+    loop = "    for _ in range(4):"
+    learner = _LEARNER.replace(loop, f"    learner.loss = masked\n{loop}")
+    source = _script("a function", learner.replace("GIVEN", "None"))
+    output = migrate_source(source, path="train.py").output
+    assert "self.scaler.step(self.optimizer)" in output
+    check_runs(source, output)
+
+
 def test_a_lambda_that_is_given_out_of_sight() -> None:
     call = GIVEN["a function"][1]
     given = "lambda out, y: out.masked_fill(y == 0, -1e10).sigmoid().sum()"
@@ -176,6 +190,15 @@ import torch.nn.functional as F
 def pick(name):
     file, _, kind = name.rpartition(".")
     return getattr(importlib.import_module(file), kind)
+def build(name):
+    net = pick(name)(4)
+    return net
+class Wrap(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+    def forward(self, x):
+        return self.net(x)
 class Trainer:
     def __init__(self, name):
         self.model = MODEL.to(device)
@@ -199,6 +222,11 @@ def main(name):
         "pick(name)(4)",
         "getattr(importlib.import_module(name), 'Net')(4)",
         "nn.DataParallel(pick(name)(4))",
+        "nn.Sequential(nn.Linear(4, 4), pick(name)(4))",
+        "build(name)",
+        "Wrap(pick(name)(4))",
+        "functools.partial(pick(name), 4)()",
+        "vars(importlib.import_module(name))['Net'](4)",
     ],
 )
 def test_what_is_imported_by_a_name_out_of_sight(model: str) -> None:

@@ -44,11 +44,12 @@ _RAISING_METHODS = operations("no-half")
 _WITHOUT_ARGUMENTS = frozenset("det inverse logdet matrix_exp slogdet".split())
 _REPLICATES = ("DataParallel", "data_parallel", "parallel_apply")
 _IMPORTS = ("builtins.__import__", "importlib.import_module")
-_WRAPS = tuple(
-    f"torch.nn.{kind}DataParallel" for kind in ("", "parallel.", "parallel.Distributed")
+_PASS_ON = (
+    *("builtins.getattr", "builtins.vars", "functools.partial", "torch.nn.Sequential"),
+    *(f"torch.nn.{kind}DataParallel" for kind in ("", "parallel.Distributed")),
+    "torch.nn.parallel.DataParallel",
 )
-_DEEPEST = 8
-"""How many names and calls may lead to what is imported."""
+"""What they make runs what they are given."""
 _PLAIN_BASES = frozenset(
     f"torch.nn.{name}"
     for name in "Module Sequential ModuleList ModuleDict modules.Module".split()
@@ -116,10 +117,9 @@ class Hazards:
             self._judge_bfloat16()
         if self.options.torch_version < (1, 8):
             self._judge_old_torch()
-        for run in runs:
-            for stmt in _statements_of(self.program.functions[run.function], run):
-                self._judge_imported(run.function, stmt)
         reached = list(self.reached(runs))
+        for function, stmt in reached if self._importing else ():
+            self._judge_imported(function, stmt)
         under = frozenset((function, stmt.path) for function, stmt in reached)
         inside = frozenset(
             (run.function, stmt.path)
@@ -370,7 +370,10 @@ class Hazards:
 
     def _fits(self, function: str, call: ir.Call) -> bool:
         """Whether a call may run a function by what it gives, or a property that gives what it calls."""
-        of_object = self.program.functions[function].self_name is not None
+        facts = self.program.functions[function]
+        of_object = facts.self_name is not None or (
+            ir.Name("classmethod") in facts.decorators
+        )
         return self._called.takes(
             function, call, of_object
         ) or self.program.is_property(function)
@@ -387,16 +390,20 @@ class Hazards:
 
     @cached_property
     def _given(self) -> list[tuple[str | ir.Deferred, str, ir.Stmt]]:
-        """Functions and lambdas that are arguments of a call of which it is not known what it runs."""
+        """Functions and lambdas that are given to nobody knows whom: by a call, or as an attribute."""
         program = self.program
         found: dict[tuple[str | ir.Deferred, str, ir.Stmt], None] = {}
         pending = [
-            (arg.value, function, stmt)
+            (value, function, stmt)
             for function in self.functions
             for stmt in program.statements(function)
-            for call in self._unclear_calls(function, stmt)
-            for arg in call.args
+            for value in (
+                *(a.value for c in self._unclear_calls(function, stmt) for a in c.args),
+                *([stmt.value] if self._sets_unclear(function, stmt) else ()),
+            )
+            if value is not None
         ]
+        seen = set(pending)
         for value, where, at in pending:
             for inner in ir.walk(value):
                 if isinstance(inner, ir.Deferred):
@@ -408,8 +415,17 @@ class Hazards:
                     for made in program.definitions_of(inner, where):
                         if isinstance(made.value, (ir.Display, ir.Deferred)):
                             more = made.value, made.function, made.stmt
-                            pending += [more] if more not in pending else []
+                            pending += () if more in seen else (more,)
+                            seen.add(more)
         return list(found)
+
+    def _sets_unclear(self, function: str, stmt: ir.Stmt) -> bool:
+        return any(
+            isinstance(target, ir.Attr)
+            and self.program.class_of_self(target.value, function) is None
+            and not self.program.resolve(target.value, function)
+            for target in stmt.targets
+        )
 
     def _asked(self, function: str, stmt: ir.Stmt) -> Iterator[str]:
         """The names of methods that a statement may call on what is not known."""
@@ -501,44 +517,56 @@ class Hazards:
 
     def _judge_imported(self, function: str, stmt: ir.Stmt) -> None:
         """``get_class(config.model)()``, which imports its file by that name: it may do whatever raises."""
-        for call in calls_of(stmt) if self._importing else ():
-            if self._is_imported(call.func, function):
+        for call in calls_of(stmt):
+            if self._is_imported(call.func, function, set()):
                 message = "what runs here is imported by a name that is not in sight"
                 raise refused("AMP033", message, call.line)
 
-    def _is_imported(self, expr: ir.Expr, function: str, depth: int = 0) -> bool:
+    def _is_imported(
+        self, expr: ir.Expr, function: str, seen: set[tuple[ir.Expr, str]]
+    ) -> bool:
         """Whether it is made of what is imported so, and has no name by which it is in sight."""
         program = self.program
-        if depth > _DEEPEST:
+        if (expr, function) in seen:
             return False
+        seen.add((expr, function))
+        made: list[tuple[ir.Expr, str]] = []
         match expr:
             case ir.Call(func=func, args=args):
-                if program.origin(func, function) in ("builtins.getattr", *_WRAPS):
-                    return bool(args) and self._is_imported(
-                        args[0].value, function, depth + 1
-                    )
                 callees = program.callees(expr, function)
-                return (
-                    expr in self._importing
-                    or any(
-                        call in self._importing
-                        for one in callees
-                        for _, call in each_call(program.functions[one].body)
-                    )
-                    or (not callees and self._is_imported(func, function, depth + 1))
-                )
-            case ir.Name() | ir.Attr():
-                if any(
-                    made.value is not None
-                    and self._is_imported(made.value, made.function, depth + 1)
-                    for made in program.definitions_of(expr, function)
+                if expr in self._importing or any(
+                    call in self._importing
+                    for one in callees
+                    for _, call in each_call(program.functions[one].body)
                 ):
                     return True
-        return (
-            isinstance(expr, ir.Attr)
-            and not any(one.name == expr.attr for one in program.classes.values())
-            and self._is_imported(expr.value, function, depth + 1)
-        )
+                if program.origin(func, function) in _PASS_ON:
+                    made = [(arg.value, function) for arg in args]
+                elif callees:
+                    made = [
+                        (value, where)
+                        for where, value in program.returns(expr, function)
+                    ]
+                else:
+                    made = [(func, function)]
+            case ir.Item(value=value):
+                made = [(value, function)]
+            case ir.Name() | ir.Attr():
+                made = [
+                    (one.value, one.function)
+                    for one in program.definitions_of(expr, function)
+                    if one.value is not None
+                ]
+                if isinstance(expr, ir.Name) and program.is_param(function, expr.id):
+                    made += (
+                        (value, caller)
+                        for caller, value in program.arguments(function, expr.id)
+                    )
+                elif isinstance(expr, ir.Attr) and not any(
+                    one.name == expr.attr for one in program.classes.values()
+                ):
+                    made.append((expr.value, function))
+        return any(self._is_imported(*one, seen) for one in made)
 
     @cached_property
     def _importing(self) -> list[ir.Call]:
