@@ -1532,3 +1532,36 @@ for x in torch.randn(3, 6, 8):
     assert "    with torch.autocast" in output
     assert "\n    weight = weight_of(" in output
     check_runs(source, output)
+
+
+@pytest.mark.parametrize(
+    "made", ("(out - x).abs().mean()", "(out - x).pow(2).mean(), 1")
+)
+def test_a_loss_that_one_function_makes_and_another_one_trains_on(made: str) -> None:
+    """Where it is called a loss, and nothing but a method of a tensor makes it, it is no criterion."""
+    given = "loss, times" if made.endswith("1") else "loss"
+    source = f"""\
+import torch
+from torch import nn
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+class Agent:
+    def __init__(self):
+        self.net = nn.Linear(8, 8).to(device)
+        self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
+    def process(self, x):
+        out = self.net(x)
+        return {made}
+    def learn(self, loss):
+        self.opt.zero_grad()
+        loss.backward()
+        self.opt.step()
+agent = Agent()
+for x in torch.randn(3, 6, 8):
+    {given} = agent.process(x.to(device))
+    agent.learn(loss)
+    print(loss.item())
+"""
+    output = migrate_source(source, path="train.py").output
+    assert f"        {given} = agent.process(x.to(device))\n" in output
+    check_runs(source, output)

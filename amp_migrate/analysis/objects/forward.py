@@ -6,10 +6,12 @@ import re
 import sys
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
+from functools import cached_property
 
 from amp_migrate.analysis.objects.contents import Contents
 from amp_migrate.analysis.objects.modules import is_saved
 from amp_migrate.analysis.tables import dtype_table, vocabulary
+from amp_migrate.core.closure import reached
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, each_part, parts_of, unpacked
 from amp_migrate.program.link import Program, Ref
@@ -521,11 +523,34 @@ class Forward:
                     (isinstance(d.value, ir.Call) and isinstance(d.value.func, ir.Attr))
                     and d.value.func.attr in ("mean", "sum")
                 )
+                or (
+                    isinstance(d.value, ir.Call) and self._is_given(d.value, d.function)
+                )
             )
             or (
                 isinstance(d.value, ir.Call) and self._is_made(d.value.func, d.function)
             )
             for d in found
+        )
+
+    def _is_given(self, call: ir.Call, function: str) -> bool:
+        """Whether a call is of a function of the program that runs a model, and trains none: it gives what
+        that computes."""
+        refs = self.program.resolve(call.func, function)
+        return bool(refs) and all(
+            ref.kind == "function"
+            and ref.name not in self._training
+            and self.function_runs(ref.name, MODELS)
+            for ref in refs
+        )
+
+    @cached_property
+    def _training(self) -> Collection[str]:
+        """The functions that go backward, and those that call them."""
+        program = self.program
+        return reached(
+            (function for function, _, _ in program.calls_named("backward")),
+            lambda one: (site.caller for site in program.call_sites.get(one, ())),
         )
 
     def _is_made(self, expr: ir.Expr, function: str) -> bool:
