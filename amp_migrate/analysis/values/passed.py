@@ -45,7 +45,7 @@ class MayBeHalf(Traces):
                 value = program.argument_at(site, name)
                 if value is not None:
                     for on in self.contexts(site.caller):
-                        yield self._of(At(value, site.caller, site.stmt, on))
+                        yield self.of(At(value, site.caller, site.stmt, on))
                 elif any(arg.star for arg in site.call.args):
                     yield _PERHAPS
         yield from super()._given(at, name)
@@ -64,8 +64,8 @@ class MayHavePassed(MayBeHalf):
     _heard: dict[int, bool] | None = None
     """The expressions (by `id`) that the current question led to, and whether they are half."""
 
-    def _of(self, at: At) -> Trace:
-        found = super()._of(at)
+    def of(self, at: At) -> Trace:
+        found = super().of(at)
         if self._heard is not None:
             self._heard[id(at.expr)] = found.half
         return found

@@ -22,6 +22,7 @@ from amp_migrate.analysis.values.called import Called, at_once
 from amp_migrate.analysis.values.halves import Statements
 from amp_migrate.analysis.values.overwritten import Overwritten
 from amp_migrate.catalogue.operations import operations
+from amp_migrate.core.fixpoint import Fixpoint
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import (
     bindings,
@@ -102,14 +103,11 @@ _TAKES = frozenset("pop popleft get get_nowait".split())
 _LOADS = {"torch.load": "save", "pickle.load": "dump", "pickle.loads": "dumps"}
 """What reads a file, and the name of what has written it."""
 _OUTPUTS = frozenset("logits last_hidden_state pooler_output hidden_states".split())
-_PARTS = 5
-"""How far into containers a value is followed: ``x = x.next`` has no end."""
-_MOST = 2000
-_DEEPEST = 1000
-_WHOLE = _DEEPEST + 2
-"""Deeper than any question: nothing of an answer is left out."""
-
+_PARTS = 3
+"""So deep in containers one element is told from another: ``x = x.next`` has no end."""
 Selectors = tuple[int | str | None, ...]
+
+_Key = tuple[int, str, ir.Path, bool, Selectors]
 
 
 class At(NamedTuple):
@@ -187,30 +185,36 @@ class Traces:
         self.outside = outside
         self.hooks = hooks
         self.in_fp32 = in_fp32
-        self.cast: set[int] = set()
+        self._cast: set[int] = set()
         """The very expressions (by `id`) that are cast to fp32 by an edit."""
-        self._busy: dict[object, int] = {}
-        """The questions that are being answered, with how many are around each."""
-        self._left = 0
-        self._known: dict[object, tuple[ir.Expr, Trace, int]] = {}
-        """With the expression, since its identity is part of the key and comes again once it is gone, and
-        how many are around the question that will find what the answer lacks."""
-        self._lacking: dict[int, list[object]] = {}
-        """The questions whose answers lack something, by that number."""
-        self._cut = _WHOLE
+        self._fixpoint: Fixpoint[_Key, Trace] = Fixpoint(
+            lambda key: self._made_by(self._asked[key]), _NOTHING, join
+        )
+        self._asked: dict[_Key, At] = {}
+        """With the expressions, whose identities are part of the keys."""
+        self._made_up: dict[tuple[int, ir.Expr], ir.Expr] = {}
         self._filled: dict[tuple[str, str], list[tuple[bool, At | None]]] = {}
         self._overwritten = Overwritten(self.program, inside, in_fp32, outside)
 
     def of(self, at: At) -> Trace:
         """What is known about a value."""
-        self._left, self._cut = _MOST, _WHOLE
-        return self._of(at)
+        if id(at.expr) in self._cast:
+            return FULL
+        if len(at.part) > _PARTS:
+            whole = at._replace(part=at.part[:_PARTS])
+            return join((self.of(whole), self._too_far))
+        key = (id(at.expr), at.function, at.stmt.path, at.on, at.part)
+        self._asked.setdefault(key, at)
+        return self._fixpoint.of(key)
+
+    def cast(self, expr: ir.Expr) -> None:
+        """From now on, an edit casts this very expression to fp32."""
+        self._cast.add(id(expr))
+        self._fixpoint.forget([key for key in self._asked if key[0] == id(expr)])
 
     def forget(self) -> None:
-        """Answer anew: another expression is cast."""
-        self._known.clear()
-        self._lacking.clear()
-        self._filled.clear()
+        """Answer anew."""
+        self._fixpoint.forget(list(self._asked))
 
     def is_under(self, at: At) -> bool:
         """Whether autocast is on where a value is made."""
@@ -219,48 +223,12 @@ class Traces:
 
     # -- expressions --------------------------------------------------------------------------
 
-    def _of(self, at: At) -> Trace:
-        if id(at.expr) in self.cast:
-            return FULL
-        key = (id(at.expr), at.function, at.stmt.path, at.on, at.part)
-        if key in self._known:
-            _, found, cut = self._known[key]
-            self._cut = min(self._cut, cut)
-            return found
-        if key in self._busy:
-            self._cut = min(self._cut, self._busy[key])
-            return _NOTHING
-        if len(at.part) > _PARTS:
-            return self._too_far
-        depth = len(self._busy)
-        if self._left <= 0 or depth > _DEEPEST:
-            self._cut = -1
-            return self._too_far
-        self._left -= 1
-        outer, self._cut = self._cut, _WHOLE
-        self._busy[key] = depth
-        found = self._made_by(at)
-        del self._busy[key]
-        lacking = self._lacking.pop(depth, [])
-        if depth and 0 <= self._cut < depth:
-            # It is good for no longer than until the question that it waits for is answered.
-            self._known[key] = at.expr, found, self._cut
-            lacking.append(key)
-            for one in lacking:
-                self._known[one] = (*self._known[one][:2], self._cut)
-            self._lacking.setdefault(self._cut, []).extend(lacking)
-        else:
-            for one in lacking:
-                del self._known[one]
-        if self._cut >= depth or not depth:
-            # It waits for no question around this one, and so is the same for all.
-            self._known[key] = at.expr, found, _WHOLE
-            self._cut = _WHOLE
-        self._cut = min(outer, self._cut)
-        return found
-
     def _with(self, at: At, expr: ir.Expr, part: Selectors = ()) -> Trace:
-        return self._of(At(expr, at.function, at.stmt, at.on, part))
+        return self.of(At(expr, at.function, at.stmt, at.on, part))
+
+    def _new(self, at: At, expr: ir.Expr) -> ir.Expr:
+        """What stands nowhere, but is what an expression means: the same one each time."""
+        return self._made_up.setdefault((id(at.expr), expr), expr)
 
     def _made_by(self, at: At) -> Trace:
         expr = at.expr
@@ -301,10 +269,12 @@ class Traces:
                 if isinstance(key, ir.Operation) and key.op == "slice":
                     return self._with(at, value, at.part)
                 if isinstance(chosen, str) and self._are_variables(value, at.function):
-                    return self._with(at, ir.Name(chosen), at.part)
+                    return self._with(at, self._new(at, ir.Name(chosen)), at.part)
                 owner = _with_attributes(value)
                 if owner is not None and isinstance(chosen, str):
-                    return self._with(at, ir.Attr(owner, chosen), at.part)
+                    return self._with(
+                        at, self._new(at, ir.Attr(owner, chosen)), at.part
+                    )
                 return self._with(at, value, (chosen, *at.part))
             case ir.Comprehension(elements=elements):
                 inside = [self._with(at, one, at.part[1:]) for one in elements]
@@ -344,7 +314,8 @@ class Traces:
 
     def _product(self, at: At, operands: list[Trace]) -> Trace:
         # Where one of them is fp32 without AMP, so are the others.
-        off = "fp32" if any(t.off == "fp32" for t in operands) else "?"
+        known = {t.off for t in operands}
+        off = next((one for one in ("fp32", "") if one in known), "?")
         return Trace(self.is_under(at) or any(t.half for t in operands), off)
 
     # -- variables ----------------------------------------------------------------------------
@@ -384,13 +355,13 @@ class Traces:
     def _of_binding(self, stmt: ir.Stmt, name: str, at: At) -> Iterator[Trace]:
         if stmt.kind == "augassign" and stmt.value is not None:
             before = at._replace(stmt=stmt)
-            both = self._of(before), self._with(before, stmt.value, at.part)
+            both = self.of(before), self._with(before, stmt.value, at.part)
             yield join(both) if _is_listed(stmt.value) else mixed(both)
             return
         for bound, value, index in bindings(stmt):
             if bound == name and value is not None:
                 part = at.part if index is None else (index, *at.part)
-                yield self._of(At(value, at.function, stmt, at.on, part))
+                yield self.of(At(value, at.function, stmt, at.on, part))
             elif bound == name:
                 yield self._of_target(stmt, ir.Name(name), at.function, at.on, at.part)
 
@@ -399,19 +370,17 @@ class Traces:
     ) -> Trace:
         """What a loop hands out, and what is taken out of a value in another way."""
         if stmt.kind == "augassign" and stmt.value and _is_listed(stmt.value):
-            return self._of(At(stmt.value, function, stmt, on, part))
+            return self.of(At(stmt.value, function, stmt, on, part))
         if stmt.kind in ("assign", "annassign", "with", "match"):
             targets = {id(inner) for one in stmt.targets for inner in ir.walk(one)}
             taken = (e for e in stmt.exprs if id(e) not in targets)
-            return _held(self._of(At(e, function, stmt, on)) for e in taken)
+            return _held(self.of(At(e, function, stmt, on)) for e in taken)
         if stmt.kind != "for" or stmt.value is None:
             return UNKNOWN
         for whole in stmt.targets:
             place = _place_in(whole, target)
             if place is not None:
-                return self._of(
-                    At(stmt.value, function, stmt, on, (ANY, *place, *part))
-                )
+                return self.of(At(stmt.value, function, stmt, on, (ANY, *place, *part)))
         return UNKNOWN
 
     def _of_definitions(
@@ -431,7 +400,7 @@ class Traces:
                 if self._is_gone(At(at.expr, d.function, d.stmt, on), at, classes):
                     continue
                 if value is not None:
-                    yield self._of(At(value, d.function, d.stmt, on, part))
+                    yield self.of(At(value, d.function, d.stmt, on, part))
                 else:
                     yield self._of_target(d.stmt, at.expr, d.function, on, at.part)
 
@@ -464,7 +433,7 @@ class Traces:
                 if given is None:
                     yield UNKNOWN
                 else:
-                    yield self._of(given._replace(part=(*given.part, *at.part)))
+                    yield self.of(given._replace(part=(*given.part, *at.part)))
         for param in params:
             if param.name == name and param.default is not None:
                 scope = program.functions[at.function]
@@ -476,7 +445,7 @@ class Traces:
                     yield UNKNOWN
                 else:
                     for on in self.contexts(around):
-                        yield self._of(At(param.default, around, stmt, on, at.part))
+                        yield self.of(At(param.default, around, stmt, on, at.part))
 
     def _fillings(self, function: str, name: str) -> list[tuple[bool, At | None]]:
         """What each call gives for a parameter, None where that is not in sight, and whether autocast is
@@ -506,8 +475,7 @@ class Traces:
                     elif arg.star == "**" and not kind:
                         made = made._replace(expr=arg.value, part=(name,))
                         found.append((self.is_under(made), made))
-        if not kind:  # Of these, each is an expression of its own.
-            self._filled[asked] = found
+        self._filled[asked] = found
         return found
 
     def _is_hooked(self, at: At, name: str) -> bool:
@@ -546,7 +514,7 @@ class Traces:
                 for on in [at.on] if own else self.contexts(put.function):
                     one = At(put.value, put.function, put.stmt, on, part)
                     if not self._is_gone(one, at, classes):
-                        yield self._of(one)
+                        yield self.of(one)
 
     def _is_of_one_run(self, at: At) -> bool:
         """Whether a collection is made in a run that is under autocast as a whole, or not at all: nothing in
@@ -642,7 +610,7 @@ class Traces:
         stored = self._stored_before(at)
         if stored is not None:
             anew = isinstance(stored.expr, (ir.Display, ir.Comprehension))
-            return join((self._of(stored), *self._added(at, anew)))
+            return join((self.of(stored), *self._added(at, anew)))
         known: list[Trace] = []
         classes = self._classes_of(expr, at)
         for class_name in classes:
@@ -787,7 +755,7 @@ class Traces:
         for expr, function, stmt in called.held(call.func, at.function, at.stmt):
             if isinstance(expr, ir.Deferred) and stmt is not None:
                 body = At(expr.body, function, stmt, self.is_under(at), at.part)
-                given = self._of(body)
+                given = self.of(body)
                 if given == UNKNOWN:  # such as ``lambda h: h.detach()``
                     given = Trace(self._any_half(at, call), "?")
                 found.append(given)
@@ -875,12 +843,12 @@ class Traces:
     def _returned(self, function: str, on: bool, part: Selectors) -> Trace:
         if self.program.functions[function].is_generator:
             return join(
-                self._of(At(inner.value, function, stmt, on, part[1:]))
+                self.of(At(inner.value, function, stmt, on, part[1:]))
                 for stmt, inner in each_part(self.program.functions[function].body)
                 if isinstance(inner, ir.Suspend) and inner.value is not None
             )
         return join(
-            self._of(At(stmt.value, function, stmt, on, part))
+            self.of(At(stmt.value, function, stmt, on, part))
             for stmt in self.program.statements(function)
             if stmt.kind == "return" and stmt.value is not None
         )
@@ -998,7 +966,7 @@ class Traces:
         if origin == "builtins.getattr":
             match values:
                 case [of, ir.Const(value=str(word)), *default]:
-                    asked: list[ir.Expr] = [ir.Attr(of, word), *default]
+                    asked = [self._new(at, ir.Attr(of, word)), *default]
                     return join(self._with(at, one, at.part) for one in asked)
         if origin in _SAME_ELEMENTS:
             part = at.part or (ANY,)
@@ -1012,7 +980,7 @@ class Traces:
             return self._with(at, values[0], at.part)
         if origin in RUNS_FIRST:
             run = ir.Call(values[0], call.args[1:], call.line)
-            return self._with(at, run, at.part)
+            return self._with(at, self._new(at, run), at.part)
         if origin == "builtins.dict":
             pairs = self._with(at, values[0], (ANY, 1, *at.part[1:]))
             return join((pairs, self._with(at, values[0], at.part)))
@@ -1084,7 +1052,7 @@ class Traces:
         """Whether half values may be in that part of what the program loads: it saves such."""
         home, saves = load.split(".")[0], _LOADS[load]
         return any(
-            self._of(At(call.args[0].value, function, stmt, on, at.part)).half
+            self.of(At(call.args[0].value, function, stmt, on, at.part)).half
             for function, stmt, call in self.program.calls_named(saves)
             if call.args
             and self.program.origin(call.func, function) == f"{home}.{saves}"

@@ -121,8 +121,7 @@ class Leaving:
     def _note(self, edits: Iterable[Found]) -> None:
         for function, edit in edits:
             if isinstance(edit, (Upcast, Widen)):
-                self.traces.cast.add(id(self._addressed(function, edit)))
-                self.traces.forget()
+                self.traces.cast(self._addressed(function, edit))
 
     def _addressed(self, function: str, edit: Upcast | Widen) -> ir.Expr:
         expr = self.program.control(function).statements[edit.path].value
@@ -936,8 +935,7 @@ class Leaving:
             found.append((value, Upcast(stmt.path, steps)))
         for value, edit in found:
             self.remedies.edit(function, edit)
-            self.traces.cast.add(id(value))
-            self.traces.forget()
+            self.traces.cast(value)
         return None
 
     def _own_region(self, function: str, stmt: ir.Stmt) -> bool:

@@ -1,0 +1,92 @@
+"""The least fixpoint of equations over a lattice, as far as it is asked for.
+
+An equation asks for what it needs while it is computed, so that only what an answer depends on is ever
+looked at; it is computed again only when something that it has asked for is another (the local worklist
+algorithms of Fecht and Seidl, "A faster solver for general systems of equations", Science of Computer
+Programming 35, 1999). An answer is the same whatever was asked before.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable
+from typing import Generic, TypeVar
+
+from amp_migrate.core.effort import spend
+
+_DEEPEST = 1000
+"""How many equations may be computed inside of each other; what is deeper waits until these are done."""
+_CHANGES = 8
+"""So often an answer may be replaced; from there on, it only grows."""
+_STEPS = 100
+"""What an equation takes, in steps."""
+
+_Key = TypeVar("_Key", bound=Hashable)
+_Value = TypeVar("_Value")
+
+
+class Fixpoint(Generic[_Key, _Value]):
+    """Answers to equations, each known by its key."""
+
+    def __init__(
+        self,
+        equation: Callable[[_Key], _Value],
+        least: _Value,
+        join: Callable[[Iterable[_Value]], _Value],
+    ) -> None:
+        """``equation``: the right side, which asks `of` for others. ``least``: what is known of one that no
+        value has reached. ``join``: the least value that is none below those given."""
+        self._equation = equation
+        self._least = least
+        self._join = join
+        self._values: dict[_Key, _Value] = {}
+        self._readers: defaultdict[_Key, dict[_Key, None]] = defaultdict(dict)
+        self._changes: defaultdict[_Key, int] = defaultdict(int)
+        self._computed: list[_Key] = []
+        """Those that are just being computed, outermost first."""
+        self._pending: dict[_Key, None] = {}
+        """Those of which something that they have asked for has changed."""
+
+    def of(self, key: _Key) -> _Value:
+        """The answer; inside of an equation, the one that is known so far."""
+        if key not in self._values:
+            self._values[key] = self._least
+            if len(self._computed) < _DEEPEST:
+                self._compute(key)
+            else:
+                self._pending[key] = None
+        if self._computed:
+            self._readers[key][self._computed[-1]] = None
+        else:
+            while self._pending:
+                self._compute(self._pending.popitem()[0])
+        return self._values[key]
+
+    def _compute(self, key: _Key) -> None:
+        spend(_STEPS)
+        self._pending.pop(key, None)
+        self._computed.append(key)
+        try:
+            found = self._equation(key)
+        except BaseException:
+            self._pending[key] = None
+            raise
+        finally:
+            self._computed.pop()
+        before = self._values[key]
+        if found == before:
+            return
+        self._changes[key] += 1
+        if self._changes[key] > _CHANGES:
+            found = self._join((before, found))
+        if found != before:
+            self._values[key] = found
+            self._pending |= self._readers.pop(key, {})
+
+    def forget(self, keys: Iterable[_Key]) -> None:
+        """Compute these anew, and all that depends on them: what they say has changed."""
+        pending = list(keys)
+        for key in pending:
+            if self._values.pop(key, None) is not None:
+                pending += self._readers.pop(key, ())
+        self._changes.clear()
