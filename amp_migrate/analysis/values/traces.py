@@ -103,7 +103,7 @@ _TAKES = frozenset("pop popleft get get_nowait".split())
 _LOADS = {"torch.load": "save", "pickle.load": "dump", "pickle.loads": "dumps"}
 """What reads a file, and the name of what has written it."""
 _OUTPUTS = frozenset("logits last_hidden_state pooler_output hidden_states".split())
-_PARTS = 3
+_PARTS = 2
 """So deep in containers one element is told from another: ``x = x.next`` has no end."""
 Selectors = tuple[int | str | None, ...]
 
