@@ -103,8 +103,9 @@ _TAKES = frozenset("pop popleft get get_nowait".split())
 _LOADS = {"torch.load": "save", "pickle.load": "dump", "pickle.loads": "dumps"}
 """What reads a file, and the name of what has written it."""
 _OUTPUTS = frozenset("logits last_hidden_state pooler_output hidden_states".split())
-_PARTS = 2
-"""So deep in containers one element is told from another: ``x = x.next`` has no end."""
+_DEEPEST = 4
+"""So deep in containers one element is told from another: ``x = x.next`` has no end. A name counts twice:
+there are many of them."""
 Selectors = tuple[int | str | None, ...]
 
 _Key = tuple[int, str, ir.Path, bool, Selectors]
@@ -200,8 +201,9 @@ class Traces:
         """What is known about a value."""
         if id(at.expr) in self._cast:
             return FULL
-        if len(at.part) > _PARTS:
-            whole = at._replace(part=at.part[:_PARTS])
+        told_apart = _told_apart(at.part)
+        if told_apart != at.part:
+            whole = at._replace(part=told_apart)
             return join((self.of(whole), self._too_far))
         key = (id(at.expr), at.function, at.stmt.path, at.on, at.part)
         self._asked.setdefault(key, at)
@@ -1191,6 +1193,16 @@ def _with_attributes(expr: ir.Expr) -> ir.Expr | None:
         case ir.Call(func=ir.Name(id="vars"), args=(ir.Arg(value=value),)):
             return value
     return None
+
+
+def _told_apart(part: Selectors) -> Selectors:
+    """What of a part is not too deep in containers to be told from what else is there."""
+    left = _DEEPEST
+    for place, one in enumerate(part):
+        left -= 2 if isinstance(one, str) else 1
+        if left < 0:
+            return part[:place]
+    return part
 
 
 def _is_field(part: int | str | None) -> bool:
