@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
+from amp_migrate.core.closure import reached
 from amp_migrate.core.effort import spend
 
 _DEEPEST = 1000
@@ -82,6 +83,14 @@ class Fixpoint(Generic[_Key, _Value]):
         if found != before:
             self._values[key] = found
             self._pending |= self._readers.pop(key, {})
+
+    def behind(self, key: _Key) -> Iterable[_Key]:
+        """All that an answer stands on, itself included."""
+        asked: defaultdict[_Key, list[_Key]] = defaultdict(list)
+        for one, readers in self._readers.items():
+            for reader in readers:
+                asked[reader].append(one)
+        return reached([key], lambda one: asked.get(one, ()))
 
     def forget(self, keys: Iterable[_Key]) -> None:
         """Compute these anew, and all that depends on them: what they say has changed."""

@@ -288,6 +288,15 @@ def test_it_is_cast_outside_of_regions(name: str) -> None:
     check_runs(source, result.output)
 
 
+def test_however_many_statements_make_a_value_it_is_seen_to_be_a_tensor() -> None:
+    made = ["h = h * 0.5", "h = h + x"] * 200
+    body = ("out, h = x.clone(), self.fc(x)", *made, "out[torch.arange(6)] = h")
+    source = _program(body)
+    result = migrate_source(source, path="train.py")
+    assert "out[torch.arange(6)] = h.to(out.dtype)" in result.output
+    check_runs(source, result.output)
+
+
 def test_a_parameter_that_keeps_values() -> None:
     made = "self.fc = nn.Linear(8, 8)\n"
     kept = "        self.kept = nn.Parameter(torch.zeros(6, 8), requires_grad=False)\n"

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import partial
 
 from amp_migrate.analysis.objects.flow import Flow, Made
 from amp_migrate.analysis.objects.modules import Construction, Modules
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.destinations import DEVICE, kind_of
 from amp_migrate.catalogue.operations import operations
+from amp_migrate.core.fixpoint import Fixpoint
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import parts_of
 
-_MOST = 400
+_Key = tuple[object, ...]
 _TORCH = ("torch", "torch.nn.functional")
 _SEVERAL = operations("chosen").union(
     "chunk split tensor_split unbind hsplit vsplit dsplit".split()
@@ -35,30 +37,30 @@ class Shown:
         self.program = flow.program
         self.flow = flow
         self.modules = modules
-        self._rows: set[int] = set()
-        """The calls that make the rows of layers which are being asked."""
-        self._left = 0
-        self._asked: dict[tuple[int, str, ir.Path, int | None], ir.Expr] = {}
+        self._equations: dict[_Key, Callable[[], bool]] = {}
+        self._exprs: dict[_Key, ir.Expr] = {}
+        self._proved: Fixpoint[_Key, bool] = Fixpoint(self._solve, False, any)
+        self._begin()
 
     def _begin(self) -> None:
         """Nothing is shown yet."""
-        self._left, self._asked = _MOST, {}
+        self._shown: Fixpoint[_Key, bool] = Fixpoint(self._solve, True, all)
+
+    def _solve(self, key: _Key) -> bool:
+        return self._equations[key]()
+
+    def _key(self, holds: Callable[[Made], bool], at: Made) -> _Key:
+        key = (holds.__name__, id(at.expr), at.function, at.stmt.path, at.index)
+        self._equations.setdefault(key, partial(holds, at))
+        self._exprs[key] = at.expr
+        return key
 
     def _is(self, at: Made) -> bool:
-        key = (id(at.expr), at.function, at.stmt.path, at.index)
-        if key in self._asked:
-            return True
-        self._left -= 1
-        if self._left < 0:
-            return False
-        before = len(self._asked)
-        self._asked[key] = at.expr
-        found = self._holds(at)
-        if not found:
-            # What was shown since then may stand on what was taken for granted here.
-            while len(self._asked) > before:
-                self._asked.popitem()
-        return found
+        return self._shown.of(self._key(self._holds, at))
+
+    def _is_proved(self, holds: Callable[[Made], bool], at: Made) -> bool:
+        """Whether something holds of a value; not of one that is made of itself."""
+        return self._proved.of(self._key(holds, at))
 
     def _holds(self, at: Made) -> bool:
         """Whether it holds of a value, in terms of what that is made of."""
@@ -79,7 +81,6 @@ class Tensors(Shown):
 
     def is_tensor(self, at: Made) -> bool:
         """Whether a value is shown to be a tensor when AMP is off."""
-        self._begin()
         return not rebinds(at) and self._is(at)
 
     def _holds(self, at: Made) -> bool:
@@ -183,32 +184,27 @@ class Tensors(Shown):
 class Dtypes(Shown):
     """Answers for one program."""
 
-    def __init__(self, flow: Flow, modules: Modules) -> None:
-        super().__init__(flow, modules)
-        self._numbers_asked: set[tuple[ir.Expr, str, ir.Path]] = set()
-
     def is_fp32(self, at: Made) -> bool:
         """Whether an expression is shown to be an fp32 tensor when AMP is off."""
-        self._begin()
         return not rebinds(at) and self._is(at)
 
     def is_fp32_through(self, layers: list[tuple[ir.Expr, str]], given: Made) -> bool:
         """Whether layers in a row give fp32 when AMP is off."""
-        self._begin()
         return self._fp32_layers(layers, given)
 
     def is_number(self, at: Made) -> bool:
         """Whether an expression is shown to be a Python number."""
         return self._is_number(at.expr, at)
 
-    def has_squashed(self, names: Collection[str]) -> bool:
-        """Whether the last value that was shown to be fp32 came from one of these functions or layers."""
+    def has_squashed(self, at: Made, names: Collection[str]) -> bool:
+        """Whether a value that is shown to be fp32 comes from one of these functions or layers."""
         return any(
             isinstance(inner, (ir.Name, ir.Attr))
             and (inner.attr if isinstance(inner, ir.Attr) else inner.id).lower()
             in names
-            for expr in self._asked.values()
-            for inner in ir.walk(expr)
+            for key in self._shown.behind(self._key(self._holds, at))
+            if key in self._exprs and self._shown.of(key)
+            for inner in ir.walk(self._exprs[key])
         )
 
     def _holds(self, at: Made) -> bool:
@@ -275,17 +271,11 @@ class Dtypes(Shown):
         return self._within(at, left) and self._within(at, right)
 
     def _is_number(self, expr: ir.Expr, at: Made) -> bool:
-        """Whether an expression is a Python number; one that is made of itself is none for sure."""
-        asked = (expr, at.function, at.stmt.path)
-        if asked in self._numbers_asked:
-            return False
-        self._numbers_asked.add(asked)
-        try:
-            return self._is_number_now(expr, at)
-        finally:
-            self._numbers_asked.discard(asked)
+        """Whether an expression is a Python number."""
+        return self._is_proved(self._is_number_now, at.inner(expr))
 
-    def _is_number_now(self, expr: ir.Expr, at: Made) -> bool:
+    def _is_number_now(self, at: Made) -> bool:
+        expr = at.expr
         match expr:
             case ir.Const(value=value):
                 return isinstance(value, (int, float))
@@ -312,11 +302,10 @@ class Dtypes(Shown):
             case ir.Item(value=ir.Attr(attr="shape")):
                 return True
             case ir.Name() | ir.Attr():
-                of = at.inner(expr)
-                if rebinds(of):
+                if rebinds(at):
                     return False
-                made = self.flow.made(of)
-                if made is None and self._is_declared_number(of):
+                made = self.flow.made(at)
+                if made is None and self._is_declared_number(at):
                     return True
                 return bool(made) and all(
                     one.index is None and self._is_number(one.expr, one)
@@ -526,14 +515,10 @@ class Dtypes(Shown):
         layers = self.modules.layers(made)
         if layers is None:
             return False
-        if id(made.call) in self._rows:
-            # `self.net = nn.Sequential(self.net, nn.Sigmoid())`: what else it holds decides.
-            return True
-        self._rows.add(id(made.call))
-        try:
-            return self._fp32_layers(layers, given)
-        finally:
-            self._rows.discard(id(made.call))
+        # `self.net = nn.Sequential(self.net, nn.Sigmoid())`: what else it holds decides.
+        key = ("layers", id(made.call), given and self._key(self._holds, given))
+        self._equations.setdefault(key, partial(self._fp32_layers, layers, given))
+        return self._shown.of(key)
 
     def _fp32_layers(
         self, layers: list[tuple[ir.Expr, str]], given: Made | None
@@ -556,10 +541,17 @@ class Dtypes(Shown):
             }
             if kinds == {True}:
                 for m in modules:
-                    self._asked[id(m.call), m.function, (), None] = m.call
+                    self._shown.of(self._passed(m.call))
                 continue
             return all(self._fp32_module(m, None, None) for m in modules)
         return given is not None and self._is(given)
+
+    def _passed(self, layer: ir.Call) -> _Key:
+        """A layer that gives the dtype that it is given: what stands on it comes from it, too."""
+        key = ("passed", id(layer))
+        self._equations.setdefault(key, lambda: True)
+        self._exprs[key] = layer
+        return key
 
     def _fp32_forward(self, made: Construction, index: int | None) -> bool:
         program = self.program

@@ -56,8 +56,6 @@ class Halves(Shown):
         self.made_full: set[int] = set()
         """The very expressions (by `id`) that a planned edit makes fp32; others that say the same may
         stay half."""
-        self._open: set[tuple[int, str, ir.Path]] = set()
-        """The variables whose makers are being looked at."""
 
     def is_never_half(self, at: Made) -> bool:
         """Whether a value is shown to be no half tensor when AMP is on."""
@@ -214,12 +212,9 @@ class Halves(Shown):
 
     def _is_wide(self, at: Made) -> bool:
         """Whether a value is an fp32 tensor with dimensions under autocast: halves are promoted to it."""
-        self._left -= 1
         match at.expr:
             case ir.Operation(op=op, operands=operands) if op in _ELEMENTWISE:
-                return self._left > 0 and any(
-                    self._is_wide(at.inner(one)) for one in operands
-                )
+                return any(self._is_wide(at.inner(one)) for one in operands)
             case ir.Operation(op="**", operands=(base, _)):
                 return self._gets_fp32(at) and self._has_dimensions(at.inner(base))
             case ir.Name() if not rebinds(at):
@@ -252,16 +247,13 @@ class Halves(Shown):
 
     def _has_dimensions(self, at: Made) -> bool:
         """Whether a tensor is shown to be no scalar: it is a slice, or computed from one."""
-        self._left -= 1
         match at.expr:
             case ir.Item(key=ir.Display(items=keys)):
                 return any(map(is_slice, keys))
             case ir.Item(key=key):
                 return is_slice(key)
             case ir.Operation(op=op, operands=operands) if op in _ELEMENTWISE:
-                return self._left > 0 and any(
-                    self._has_dimensions(at.inner(one)) for one in operands
-                )
+                return any(self._has_dimensions(at.inner(one)) for one in operands)
             case ir.Name() if not rebinds(at):
                 return self._are(self._has_dimensions, at)
             case ir.Call():
@@ -274,16 +266,11 @@ class Halves(Shown):
         return False
 
     def _are(self, holds: Callable[[Made], bool], at: Made) -> bool:
-        """Whether something holds of all that made a variable; not of one that is made of itself."""
-        key = (id(at.expr), at.function, at.stmt.path)
-        if key in self._open or self._left <= 0:
-            return False
-        self._open.add(key)
-        try:
-            made = self.flow.made(at)
-            return bool(made) and all(m.index is None and holds(m) for m in made or ())
-        finally:
-            self._open.discard(key)
+        """Whether something holds of all that made a variable."""
+        made = self.flow.made(at)
+        return bool(made) and all(
+            m.index is None and self._is_proved(holds, m) for m in made or ()
+        )
 
     def _applied(self, at: Made, call: ir.Call) -> tuple[str, ir.Expr | None]:
         """A function or method of torch, and what it is applied to."""

@@ -100,7 +100,7 @@ class Sigmoids(Planner):
             self.squash(at)
         except Unclear:
             self.take_back(planned)
-            if not self.dtypes.is_fp32(at) or self.dtypes.has_squashed(SQUASHES):
+            if not self.dtypes.is_fp32(at) or self.dtypes.has_squashed(at, SQUASHES):
                 raise
             self.remedies.upcast(at.function, at.stmt, at.expr)
 
@@ -154,7 +154,7 @@ class Sigmoids(Planner):
                                 pending += returned
                             elif not self.dtypes.is_fp32(
                                 one
-                            ) or self.dtypes.has_squashed(SQUASHES):
+                            ) or self.dtypes.has_squashed(one, SQUASHES):
                                 return True
                         continue
                 case ir.Display(items=items) if one.index is not None:
