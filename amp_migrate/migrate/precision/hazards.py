@@ -183,7 +183,9 @@ class Hazards:
             raise Blocked(blocked)
         Arrays(remedies, self.forward, inside, under).judge(self.functions)
         if regions is not None:
-            called = {f for f, _ in under} - {f for f, _ in inside}
+            # What it is given, and leaves, is asked only of what is seen to be called.
+            called = {f for f, _ in self.reached(runs, unseen=False)}
+            called -= {f for f, _ in inside}
             leaving = Leaving(
                 remedies,
                 self.forward,
@@ -209,9 +211,12 @@ class Hazards:
         """Where these stand."""
         return {(at, stmt.path) for at, stmt in self.reached(list(runs))}
 
-    def reached(self, runs: list[Run]) -> Iterator[tuple[str, ir.Stmt]]:
+    def reached(
+        self, runs: list[Run], unseen: bool = True
+    ) -> Iterator[tuple[str, ir.Stmt]]:
         """Statements that run under autocast: regions, what they call, and the modules that may be
-        among that."""
+        among that. ``unseen``: and what may be run by calls of which nothing says whom they call.
+        """
         program = self.program
         pending: list[str] = []
         names = {"forward", "__call__"}
@@ -223,11 +228,13 @@ class Hazards:
                         yield owner, definition
                         pending += self._called.by(owner, definition)
                 pending += self._called.by(run.function, stmt)
+                names.update(self._asked(run.function, stmt))
+                if not unseen:
+                    continue
                 pending += self._kept_out_of_sight(run.function, stmt)
                 for owner, definition in self._given_lambdas(run.function, stmt):
                     yield owner, definition
                     pending += self._called.by(owner, definition)
-                names.update(self._asked(run.function, stmt))
         for function, stmt, hooked in attached(program, self.files):
             if self.can_run(function):
                 pending += hooked
@@ -249,8 +256,10 @@ class Hazards:
                     if not self._is_isolated(function, stmt):
                         yield function, stmt
                         yield from self._lambdas(function, stmt)
-                        yield from self._given_lambdas(function, stmt)
-                    pending_there += self._kept_out_of_sight(function, stmt)
+                        if unseen:
+                            yield from self._given_lambdas(function, stmt)
+                    if unseen:
+                        pending_there += self._kept_out_of_sight(function, stmt)
                     names.update(self._asked(function, stmt))
             pending = pending_there
 
@@ -570,7 +579,7 @@ class Hazards:
 
     @cached_property
     def _importing(self) -> list[ir.Call]:
-        """The calls that import a file by a name of which nothing is known."""
+        """The calls that import a file by a name of which nothing is known; not ``__name__``, their own."""
         program = self.program
         return [
             call
@@ -579,6 +588,7 @@ class Hazards:
             if program.origin(call.func, function) in _IMPORTS
             and call.args
             and not isinstance(call.args[0].value, (ir.Const, ir.Operation))
+            and call.args[0].value != ir.Name("__name__")
             and not program.imported_by_name
         ]
 
