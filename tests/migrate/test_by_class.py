@@ -1161,15 +1161,8 @@ class Left(Base):
     )
 
 
-RUNS = """\
- import argparse
- class Client:
-     def __init__(self):
-         self.net = make().to(device)
-         self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
-+        self.scaler = BORN
-     def update(self, x, y):
-         STEPS net=self.net opt=self.opt scaler=self.scaler
+CLIENT = BASE.replace("import sys", "import argparse").replace("Base", "Client")
+RUNS = CLIENT + """\
  class Left(Client):
      def update(self, x, y):
          self.opt.zero_grad()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
 from itertools import combinations
 
 from amp_migrate.analysis.objects.carriers import Carriers
+from amp_migrate.analysis.objects.flow import PARSES
 from amp_migrate.analysis.objects.live import runs_once
 from amp_migrate.analysis.objects.read_only_uses import GoesNoFurther
 from amp_migrate.core.closure import reached
@@ -27,7 +28,6 @@ _REACHES = "exec __import__ __subclasses__ locate instantiate".split()
 """By what a class can be got at that is not named."""
 _Place = tuple[str, ir.Stmt, ir.Expr]
 _FILLS = ("update", "setdefault", "__setitem__")
-_PARSES = ("parse_args", "parse_known_args")
 
 
 class Concrete:
@@ -175,7 +175,7 @@ class Concrete:
 
     def _named_only_by(self, found: Collection[str]) -> frozenset[str]:
         """The functions, and methods of classes, that nothing names but some functions, and one another."""
-        gone = {inner for one in found for inner in (one, *self._inside.get(one, ()))}
+        gone = self._with_inner(found)
         named = self._namers
         left = dict(self._nameable)
         while True:
@@ -230,9 +230,7 @@ class Concrete:
             ):
                 found[name] = tuple(method for _, method in made.methods)
         return {
-            name: frozenset(
-                inner for one in its for inner in (one, *self._inside.get(one, ()))
-            )
+            name: self._with_inner(its)
             for name, its in found.items()
             if not program.is_public(name)
         }
@@ -443,13 +441,13 @@ class Concrete:
             bool(made)
             and all(
                 isinstance(one.value, ir.Call)
-                and ir.method_of(one.value) in _PARSES
+                and ir.method_of(one.value) in PARSES
                 and not program.callees(one.value, one.function)
                 for one in made
             )
             and all(
                 call.argument(1, "namespace") is None
-                for name in _PARSES
+                for name in PARSES
                 for _, _, call in program.calls_named(name)
             )
         )
@@ -827,7 +825,7 @@ class Concrete:
     def _handed_up(self, method: str, class_name: str) -> Iterator[str]:
         """The methods that one names by a class: ``super().update``, ``Base.update``, ``Sibling.update``."""
         program = self.program
-        for function in (method, *self._inside.get(method, ())):
+        for function in self._with_inner((method,)):
             for stmt in program.statements(function):
                 for inner in parts_of(stmt):
                     if isinstance(inner, ir.Attr):
@@ -847,6 +845,13 @@ class Concrete:
             if ref.kind == "class":
                 yield from self.program.bases(ref.name)
                 yield from self.program.bases(class_name)
+
+    def _with_inner(self, functions: Iterable[str]) -> frozenset[str]:
+        """Some functions, with those that are defined in them."""
+        inside = self._inside
+        return frozenset(
+            inner for one in functions for inner in (one, *inside.get(one, ()))
+        )
 
     @cached_property
     def _inside(self) -> dict[str, list[str]]:

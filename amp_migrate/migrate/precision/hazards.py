@@ -59,6 +59,8 @@ _ASSERTS = ("torch.testing.assert_close", "torch.testing.assert_allclose")
 _FACTORS = "what factorizes its covariance, now and later, fails in half precision"
 _NO_NUMPY = ".numpy() of a bfloat16 tensor raises"
 
+_Unseen = tuple[list[str], list[tuple[str, ir.Stmt]]]
+
 
 class Hazards:
     """Looks for hazards where a program's forward can reach them."""
@@ -97,6 +99,7 @@ class Hazards:
         """What to say where they cannot be."""
         self._known = known
         self._may_start = may_start
+        self._unseen: dict[tuple[str, ir.Path], _Unseen] = {}
 
     def find(
         self,
@@ -231,8 +234,9 @@ class Hazards:
                 names.update(self._asked(run.function, stmt))
                 if not unseen:
                     continue
-                pending += self._kept_out_of_sight(run.function, stmt)
-                for owner, definition in self._given_lambdas(run.function, stmt):
+                more, lambdas = self._run_out_of_sight(run.function, stmt)
+                pending += more
+                for owner, definition in lambdas:
                     yield owner, definition
                     pending += self._called.by(owner, definition)
         for function, stmt, hooked in attached(program, self.files):
@@ -253,13 +257,14 @@ class Hazards:
                 if vocabulary.is_of_another(program.import_roots(function)):
                     continue  # It is run on no tensors of torch.
                 for stmt in program.statements(function):
+                    more, lambdas = (
+                        self._run_out_of_sight(function, stmt) if unseen else ([], [])
+                    )
                     if not self._is_isolated(function, stmt):
                         yield function, stmt
                         yield from self._lambdas(function, stmt)
-                        if unseen:
-                            yield from self._given_lambdas(function, stmt)
-                    if unseen:
-                        pending_there += self._kept_out_of_sight(function, stmt)
+                        yield from lambdas
+                    pending_there += more
                     names.update(self._asked(function, stmt))
             pending = pending_there
 
@@ -331,39 +336,41 @@ class Hazards:
                 found[name].append((method, class_name))
         return found
 
-    def _kept_out_of_sight(self, function: str, stmt: ir.Stmt) -> Iterator[str]:
-        """The methods of such objects that a statement may run, of which nothing says whose they are, and the
-        functions that are given to nobody knows whom."""
-        unseen = (self.program.whole or self.program).noted(UnseenCalls)
-        for call in self._unclear_calls(function, stmt):
-            ways = [(call.func, "__call__")] if self._holds(call.func) else []
-            match call.func:
-                case ir.Attr(value=held, attr=name):
-                    ways.append((held, name))
-                case ir.Call(
-                    func=ir.Name(id="getattr"),
-                    args=(of, ir.Arg(value=ir.Const(value=str(name))), *_),
-                ):
-                    ways.append((of.value, name))
-            for held, name in ways:
-                for method, class_name in self._kept.get(name, ()):
-                    if self._fits(method, call) and unseen.may_be(
-                        held, function, class_name
-                    ):
-                        yield method
-            for given, _, _ in self._given_to(call):
-                if isinstance(given, str) and self._fits(given, call):
-                    yield given
+    def _run_out_of_sight(self, function: str, stmt: ir.Stmt) -> _Unseen:
+        """What a statement may run of which nothing says that it does: the methods of such objects, the
+        functions that are given to nobody knows whom, and the statements that give lambdas so.
+        """
+        asked = function, stmt.path
+        if asked not in self._unseen:
+            methods: list[str] = []
+            lambdas: list[tuple[str, ir.Stmt]] = []
+            for call in self._unclear_calls(function, stmt):
+                methods += self._methods_kept(call, function)
+                for given, where, at in self._given_to(call):
+                    if not isinstance(given, ir.Deferred):
+                        methods += (given,) if self._fits(given, call) else ()
+                    elif len(given.params) == len(call.args) or not given.plain:
+                        lambdas.append((where, at))
+            self._unseen[asked] = methods, lambdas
+        return self._unseen[asked]
 
-    def _given_lambdas(
-        self, function: str, stmt: ir.Stmt
-    ) -> Iterator[tuple[str, ir.Stmt]]:
-        """The statements that give to nobody knows whom a lambda that a statement may call."""
-        for call in self._unclear_calls(function, stmt):
-            for given, where, at in self._given_to(call):
-                if isinstance(given, ir.Deferred):
-                    if len(given.params) == len(call.args) or not given.plain:
-                        yield where, at
+    def _methods_kept(self, call: ir.Call, function: str) -> Iterator[str]:
+        unseen = (self.program.whole or self.program).noted(UnseenCalls)
+        ways = [(call.func, "__call__")] if self._holds(call.func) else []
+        match call.func:
+            case ir.Attr(value=held, attr=name):
+                ways.append((held, name))
+            case ir.Call(
+                func=ir.Name(id="getattr"),
+                args=(of, ir.Arg(value=ir.Const(value=str(name))), *_),
+            ):
+                ways.append((of.value, name))
+        for held, name in ways:
+            for method, class_name in self._kept.get(name, ()):
+                if self._fits(method, call) and unseen.may_be(
+                    held, function, class_name
+                ):
+                    yield method
 
     def _unclear_calls(self, function: str, stmt: ir.Stmt) -> Iterator[ir.Call]:
         program = self.program
