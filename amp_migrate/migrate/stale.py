@@ -7,6 +7,7 @@ that finds some leaves those of the new layers scaled.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from functools import partial
 from itertools import takewhile
 
 from amp_migrate.analysis.objects.coverage import Coverage
@@ -27,13 +28,16 @@ from amp_migrate.program.bindings import calls_now, calls_of, unpacked
 from amp_migrate.program.link import Program
 from amp_migrate.program.names import Definition
 
+_SUPER = ir.Call(ir.Name("super"), ())
 _COPIES = frozenset(("copy.deepcopy", "copy.copy"))
 _NO_LAYERS = tuple(f"torch.nn.{name}." for name in "functional utils init".split())
 _NO_MODELS = frozenset(
     "augassign delete import importfrom functiondef asyncfunctiondef classdef".split()
 )
 _READING = frozenset("access exchange rescale mixture".split())
-_ADDING = frozenset("append extend insert add_module register_module".split())
+_ADDING = frozenset(
+    "append extend insert add_module register_module register_parameter".split()
+)
 
 _Change = tuple[
     str, ir.Stmt, tuple[tuple[ir.Expr, ir.Expr | None], ...], tuple[ir.Expr, ...]
@@ -177,6 +181,8 @@ class Stale(Walk[_Held]):
         self, function: str, stmt: ir.Stmt, states: set[State[_Held]]
     ) -> set[State[_Held]]:
         here = function, stmt.path
+        if not stmt.targets and here in self._births:  # `train(model, SGD(..))`
+            states = {self._born(s, self._births[here]) for s in states}
         if here not in self._sites:
             self._sites[here] = self._sites_on(function, stmt)
         sites = self._sites[here]
@@ -206,18 +212,34 @@ class Stale(Walk[_Held]):
         """A statement, with those that run when it is left to functions that a walk does not enter."""
         sites = {(function, stmt.path)}
         for call in calls_of(stmt):
-            for callee in self.program.callees(call, function):
+            callees = self.program.callees(call, function)
+            for callee in callees or self._named(call):
                 if not self.events.kinds(callee):
                     sites |= self._within.get(callee, set())
         return sites & self._made.keys()
 
+    def _named(self, call: ir.Call) -> Iterator[str]:
+        """The methods that a call on what is not followed may run: ``nets[0].grow()``."""
+        match call.func:
+            case ir.Attr(attr=name):
+                pass
+            case ir.Call(ir.Name("getattr"), (_, ir.Arg(ir.Const(str(name))), *_)):
+                pass
+            case _:
+                return
+        for function in (
+            () if hasattr(list, name) or hasattr(dict, name) else self._within
+        ):
+            facts = self.program.functions[function]
+            if facts.name == name and facts.class_name is not None:
+                yield function
+
     def _event(
         self, event: Event, state: State[_Held], function: str, stmt: ir.Stmt
     ) -> State[_Held]:
-        born, stale = state.held
         if event.kind == "birth":
-            new = self._births.get((function, stmt.path), set())
-            return State((born | new, stale - new), state.known)
+            return self._born(state, self._births.get((function, stmt.path), set()))
+        _, stale = state.held
         if event.kind != "step" or event.slot is None:
             return state
         found = self.identities.on_way(event.slot, self._way)
@@ -226,6 +248,11 @@ class Stale(Walk[_Held]):
             self.found = made.stmt, made.function, _name(made)
         return state
 
+    @staticmethod
+    def _born(state: State[_Held], new: set[Slot]) -> State[_Held]:
+        born, stale = state.held
+        return State((born | new, stale - new), state.known)
+
     def _way_to(self, callee: str) -> Frames:
         asked = callee in self._within or "step" in self.events.kinds(callee)
         return tuple(self._frames) if asked and len(self.identities.all) > 1 else ()
@@ -233,10 +260,41 @@ class Stale(Walk[_Held]):
     def _quietly_called(self) -> dict[str, set[Site]]:
         """What the functions that a walk does not enter make anew, those that they call included."""
         found: dict[str, set[Site]] = {}
-        for site in self._made:
-            for function in self.program.calling(site[0]):
+        for site, made in self._made.items():
+            own = all(self._is_own(one) for one in made.values())
+            for function, _ in reached(((site[0], own),), self._quiet_callers):
                 found.setdefault(function, set()).add(site)
         return found
+
+    def _is_own(self, made: Definition) -> bool:
+        """Whether what changes is the object whose method does it."""
+        me = self.program.functions[made.function].self_name
+        match made.stmt:
+            case ir.Stmt(targets=(), value=ir.Call(ir.Attr(value=changed))):
+                roots = {_root(changed)}
+            case ir.Stmt(targets=(), value=ir.Call(args=(changed, *_))):
+                roots = {_root(changed.value)}
+            case stmt:
+                roots = {_root(target) for target, _, _ in unpacked(stmt)}
+        return me is not None and roots == {ir.Name(me)}
+
+    def _quiet_callers(self, called: tuple[str, bool]) -> Iterator[tuple[str, bool]]:
+        """Who calls a function; ``own``: on the object that changes all along. What a constructor changes of
+        its object changes nothing that was there."""
+        function, own = called
+        for site in self.program.call_sites.get(function, ()):
+            caller = self.program.functions[site.caller]
+            by = _root(site.call.func)
+            same = own and by in (ir.Name(caller.self_name or "?"), _SUPER)
+            if not (same and caller.name == "__init__"):
+                yield site.caller, same
+
+
+def _root(expr: ir.Expr) -> ir.Expr:
+    """What attributes and elements are taken out of."""
+    while isinstance(expr, (ir.Attr, ir.Item)):
+        expr = expr.value
+    return expr
 
 
 def _leads_on(stmt: ir.Stmt) -> bool:
@@ -258,6 +316,9 @@ def _made_anew(
     """What may give a model that an optimizer holds, or a part of it, another object."""
     classes: set[str] = set()
     for holder, birth in _asked(coverage):
+        classes |= program.instance_classes(holder, birth.function)
+        objects = coverage.points_to.of(holder, birth.function, birth.stmt)
+        classes |= program.classes.keys() & {one.name for one in objects}
         # A parameter is known by what it is given.
         for made in program.definitions_of(holder, birth.function):
             if made.function == birth.function and program.is_param(
@@ -276,10 +337,15 @@ def _made_anew(
     if not coverage.held.all:
         return
     inside = _parts(program, forward, classes)
+    inside |= {related for name in inside for related in program.family(name)}
     owners = {one[1] for one in coverage.held.all if one[0] == "attribute"}
-    for function, stmt, layered, thawed in program.noted(_changes):
+    for function, stmt, layered, thawed in (
+        *program.noted(_changes),
+        *_changed_in_constructors(program, coverage),
+    ):
         changed = [
-            (holder, owners if value is None else inside) for holder, value in layered
+            (holder, inside | owners if value is None else inside)
+            for holder, value in layered
         ]
         if coverage.held.thawed and reads:
             changed += [(holder, inside) for holder in thawed]
@@ -289,7 +355,11 @@ def _made_anew(
             if any(one[0] == "self" for one in known) or not known:
                 meant = bool(program.instance_classes(holder, function) & wanted)
             else:
-                meant = any(map(coverage.may_hold, known))
+                meant = any(
+                    coverage.may_hold(one)
+                    or (one[0] == "attribute" and one[1] in inside)
+                    for one in known
+                )
             if meant:
                 made = Definition(function, stmt, stmt.value)
                 if not _is_before(made, coverage):
@@ -307,7 +377,10 @@ def _where_made(coverage: Coverage, one: Identity) -> Iterator[Definition]:
             continue
         again = _is_made_over(program, own[1])
         if not again and _is_of_same(coverage, own[1]):
-            continue  # What steps on its object does not know another's optimizer.
+            # What steps on its object does not know another's optimizer.
+            if _is_behind(program, coverage.births, made):
+                yield made
+            continue
         holders = _asked_for_parts(coverage, own[1])
         if again or not holders:
             yield made
@@ -419,15 +492,56 @@ def _is_made_over(program: Program, class_name: str) -> bool:
 
 def _changes(program: Program) -> list[_Change]:
     """What statements outside of constructors change of modules, whoever holds these."""
+    return list(
+        _changed_by(
+            program,
+            (
+                (function, stmt)
+                for function, stmt in program.all_statements()
+                if program.functions[function].name != "__init__"
+            ),
+        )
+    )
+
+
+def _changed_in_constructors(program: Program, coverage: Coverage) -> Iterator[_Change]:
+    """What constructors change behind a birth that they lead to."""
+    births = coverage.births
+    for function in program.calling(*{birth.function for birth in births}):
+        if program.functions[function].name == "__init__":
+            stmts = ((function, stmt) for stmt in program.statements(function))
+            for change in _changed_by(program, stmts):
+                made = Definition(function, change[1], change[1].value)
+                if _is_behind(program, births, made):
+                    yield change
+
+
+def _changed_by(
+    program: Program, stmts: Iterable[tuple[str, ir.Stmt]]
+) -> Iterator[_Change]:
     forward = program.noted(Forward)
-    found: list[_Change] = []
-    for function, stmt in program.all_statements():
-        if program.functions[function].name != "__init__":
-            layered = tuple(_layers(program, forward, stmt, function))
-            thawed = tuple(_thaws(stmt))
-            if layered or thawed:
-                found.append((function, stmt, layered, thawed))
-    return found
+    for function, stmt in stmts:
+        layered = tuple(_layers(program, forward, stmt, function))
+        thawed = tuple(_thaws(stmt))
+        if layered or thawed:
+            yield function, stmt, layered, thawed
+
+
+def _is_behind(program: Program, births: Iterable[Birth], made: Definition) -> bool:
+    """Whether a birth stands before a statement in its function, or a call that leads to one."""
+    born = {birth.function for birth in births}
+    at = {birth.path for birth in births if birth.function == made.function}
+    leading = program.calling(*born)
+    return any(
+        stmt.path in at
+        or any(
+            callee in leading
+            for call in calls_of(stmt)
+            for callee in program.callees(call, made.function)
+        )
+        for stmt in program.statements(made.function)
+        if stmt.path < made.stmt.path
+    )
 
 
 def _is_before(made: Definition, coverage: Coverage) -> bool:
@@ -513,19 +627,31 @@ def _layers(
 ) -> Iterator[tuple[ir.Expr, ir.Expr | None]]:
     """The modules and parameters that a statement puts into something: (what, the layer); None in place
     of the layer where the name in which it is put is not in sight."""
+    is_layer = partial(_is_layer, program, forward, function=function)
     for target, value, index in unpacked(stmt):
         if isinstance(target, (ir.Attr, ir.Item)) and value is not None:
-            if index is None and _is_layer(program, forward, value, function):
+            if index is None and is_layer(value):
                 if not _wraps(program, value, target, function):
-                    yield target.value, value
+                    yield _whose(target.value), value
+        if stmt.kind == "augassign" and stmt.value is not None and is_layer(stmt.value):
+            yield target, stmt.value
     for call in calls_of(stmt):
+        args = [arg.value for arg in call.args]
         if program.origin(call.func, function) == "builtins.setattr":
-            if len(call.args) == 3 and not isinstance(call.args[1].value, ir.Const):
-                if _is_layer(program, forward, call.args[2].value, function):
-                    yield call.args[0].value, None
-        if isinstance(call.func, ir.Attr) and call.func.attr in _ADDING and call.args:
-            if _is_layer(program, forward, call.args[-1].value, function):
-                yield call.func.value, call.args[-1].value
+            if len(args) == 3 and is_layer(args[2]):
+                yield args[0], args[2] if isinstance(args[1], ir.Const) else None
+        if isinstance(call.func, ir.Attr):
+            if call.func.attr in _ADDING and args and is_layer(args[-1]):
+                yield call.func.value, args[-1]
+            if call.func.attr == "__init__":
+                yield call.func.value, call
+
+
+def _whose(changed: ir.Expr) -> ir.Expr:
+    """The module that is changed: ``net`` for ``net._modules``."""
+    if isinstance(changed, ir.Attr) and changed.attr in ("_modules", "_parameters"):
+        return changed.value
+    return changed
 
 
 def _wraps(program: Program, value: ir.Expr, target: ir.Expr, function: str) -> bool:
@@ -551,15 +677,25 @@ def _thaws(stmt: ir.Stmt) -> Iterator[ir.Expr]:
 def _is_layer(
     program: Program, forward: Forward, value: ir.Expr, function: str
 ) -> bool:
-    if not isinstance(value, ir.Call):
-        return False
-    return any(
-        (ref.kind == "instance" and forward.is_module_class(ref.name))
-        or (
-            ref.kind == "made"
-            and ref.name.startswith("torch.nn.")
-            and not ref.name.startswith(_NO_LAYERS)
-            and not ref.name.endswith("Loss")
-        )
-        for ref in program.resolve(value, function)
-    )
+    match value:
+        case ir.Display(items=items):
+            return any(_is_layer(program, forward, one, function) for one in items)
+        case ir.Name(id=name):
+            return any(
+                isinstance(made.value, ir.Call)
+                and made.index is None
+                and _is_layer(program, forward, made.value, made.function)
+                for made in program.definitions(function, name)
+            )
+        case ir.Call():
+            return any(
+                (ref.kind == "instance" and forward.is_module_class(ref.name))
+                or (
+                    ref.kind == "made"
+                    and ref.name.startswith("torch.nn.")
+                    and not ref.name.startswith(_NO_LAYERS)
+                    and not ref.name.endswith("Loss")
+                )
+                for ref in program.resolve(value, function)
+            )
+    return False

@@ -341,6 +341,30 @@ RENEWED["an object with a list of weights"] = EACH_ITS_OWN.replace(
     "GIVEN", "self.weights"
 )
 
+BUILT = """\
+class Built(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList()
+        self.build()
+
+    def build(self):
+        self.layers.append(nn.Linear(8, 8))
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.head(self.layers[0](x))
+
+
+model = Built().to(device)
+"""
+RENEWED["another model behind the birth, whose constructor calls a method"] = (
+    f"{BUILT}{SGD}other = Built().to(device)\n{EPOCH}"
+)
+RENEWED["another model in an object's constructor"] = BUILT + agent("pass").replace(
+    "make()", "Built()"
+).replace(f"{BORN}\n", f"{BORN}\n        self.target = Built().to(device)\n", 1)
+
 
 @pytest.mark.parametrize("name", RENEWED)
 def test_a_model_with_an_optimizer_of_its_own(name: str) -> None:
@@ -400,6 +424,127 @@ OUTLIVED = {
 @pytest.mark.parametrize("name", OUTLIVED)
 def test_a_model_is_made_anew_and_its_optimizer_is_not(name: str) -> None:
     assert left_alone(OUTLIVED[name]) in ("AMP011", "AMP030")
+
+
+CHANGING = """\
+class Base(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(8, 8)])
+        self.build()
+
+    def build(self):
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x)
+
+    def change(self, name="head"):
+        CHANGE
+
+
+class Net(Base):
+    pass
+
+
+"""
+FIT = f"def fit(model):\n{inside(SGD)}    model.change()\n{inside(EPOCH)}\n\n"
+HOLDERS = {
+    "a variable": f"model = Net().to(device)\n{SGD}model.change()\n{EPOCH}",
+    "a function's parameter": f"{FIT}fit(Net().to(device))\n",
+    "a parameter, the optimizer made in the call": (
+        f"def fit(model, opt):\n    model.change()\n{inside(EPOCH)}\n\n"
+        "model = Net().to(device)\nfit(model, torch.optim.SGD(model.parameters(), lr=0.1))\n"
+    ),
+    "a dict": (
+        'kept = {"net": Net().to(device)}\n'
+        + f"{SGD}model.change()\n{EPOCH}".replace("model", 'kept["net"]')
+    ),
+    "an attribute": agent("self.net.change()").replace("make()", "Net()"),
+}
+WAYS = {
+    "by another layer": "self.head = nn.Linear(8, 3).to(device)",
+    "by a layer with a name": "new = nn.Linear(8, 3).to(device)\n        self.head = new",
+    "by a layer more": "self.layers.append(nn.Linear(8, 8).to(device))",
+    "by a list of layers": "self.layers.extend([nn.Linear(8, 8).to(device)])",
+    "by a sum of layers": "self.layers += [nn.Linear(8, 8).to(device)]",
+    "by setattr": 'setattr(self, "head", nn.Linear(8, 3).to(device))',
+    "by setattr of a name": "setattr(self, name, nn.Linear(8, 3).to(device))",
+    "by add_module": 'self.add_module("head", nn.Linear(8, 3).to(device))',
+    "in the module's dict": 'self._modules["head"] = nn.Linear(8, 3).to(device)',
+    "by a parameter": "self.head.weight = nn.Parameter(torch.randn(3, 8, device=device))",
+    "by a parameter that is registered": (
+        'self.head.register_parameter("bias", nn.Parameter(torch.randn(3, device=device)))'
+    ),
+    "by its constructor": "self.__init__()\n        self.to(device)",
+    "by a layer's constructor": "self.head.__init__(8, 3)\n        self.to(device)",
+    "by what its constructor calls": "self.build()\n        self.to(device)",
+}
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_method_of_the_model_makes_layers_anew(way: str, holder: str) -> None:
+    text = CHANGING.replace("CHANGE", WAYS[way]) + HOLDERS[holder]
+    assert left_alone(text) == "AMP011"
+
+
+def test_a_method_that_is_asked_for_by_its_name_makes_layers_anew() -> None:
+    text = CHANGING.replace("CHANGE", WAYS["by setattr"]) + HOLDERS["a variable"]
+    assert left_alone(text.replace("model.change()", 'getattr(model, "change")()'))
+
+
+BUILDS = (
+    agent("self.build()")
+    .replace("def renew", "def build(self):\n        pass\n\n    def renew", 1)
+    .replace("agent = Agent()", "BUILT")
+)
+BEHIND = {
+    "again in the constructor": agent("pass").replace(
+        f"{BORN}\n", f"{BORN}\n        {ANEW}\n"
+    ),
+    "in the constructor of a subclass": agent("pass").replace(
+        "agent = Agent()",
+        "class Other(Agent):\n    def __init__(self):\n        super().__init__()\n"
+        f"        {ANEW}\n\n\nagent = Other()",
+    ),
+    "a layer in the constructor of a subclass": agent("pass").replace(
+        "agent = Agent()",
+        "class Other(Agent):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.net[0] = nn.Linear(8, 16).to(device)\n\n\nagent = Other()",
+    ),
+    "by what a subclass builds": BUILDS.replace(
+        "BUILT",
+        f"class Other(Agent):\n    def build(self):\n        {ANEW}\n\n\nagent = Other()",
+    ),
+    "a module's own layer, in its constructor": (
+        "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.head = nn.Linear(8, 3)\n"
+        "        self.opt = torch.optim.SGD(self.parameters(), lr=0.1)\n"
+        "        self.head = nn.Linear(8, 3)\n\n"
+        "    def forward(self, x):\n        return self.head(x)\n\n    def fit(self):\n"
+        + inside(inside(EPOCH.replace("model", "self").replace("opt.", "self.opt.")))
+        + "\n\nNet().to(device).fit()\n"
+    ),
+    "a module's own layer, in the constructor of a subclass": (
+        "class Base(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.body = nn.Linear(8, 3)\n"
+        "        self.opt = torch.optim.SGD(self.parameters(), lr=0.1)\n\n"
+        "    def forward(self, x):\n        return self.body(x)\n\n    def fit(self):\n"
+        + inside(inside(EPOCH.replace("model", "self").replace("opt.", "self.opt.")))
+        + "\n\nclass Net(Base):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.head = nn.Linear(3, 3)\n\n"
+        "    def forward(self, x):\n        return self.head(self.body(x))\n\n\n"
+        "Net().to(device).fit()\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BEHIND)
+def test_a_constructor_makes_a_model_anew_behind_its_optimizer(name: str) -> None:
+    assert left_alone(BEHIND[name]) == "AMP011"
 
 
 def test_of_several_layers_that_are_made_anew_the_first_is_named() -> None:
