@@ -16,7 +16,7 @@ from amp_migrate.analysis.objects.held import Identity
 from amp_migrate.analysis.objects.live import Live
 from amp_migrate.analysis.objects.makers import parameters_of
 from amp_migrate.analysis.objects.optimizers import Birth, Slot
-from amp_migrate.analysis.objects.points_to import WRAPPERS
+from amp_migrate.analysis.objects.points_to import RETURNS_SELF, WRAPPERS
 from amp_migrate.analysis.paths.events import Event, Events
 from amp_migrate.analysis.paths.identity import Identities
 from amp_migrate.analysis.paths.loops import refused
@@ -35,6 +35,7 @@ _NO_MODELS = frozenset(
     "augassign delete import importfrom functiondef asyncfunctiondef classdef".split()
 )
 _READING = frozenset("access exchange rescale mixture".split())
+_ORDERING = frozenset("reverse sort insert pop".split())
 _ADDING = frozenset(
     "append extend insert add_module register_module register_parameter".split()
 )
@@ -182,7 +183,9 @@ class Stale(Walk[_Held]):
     ) -> set[State[_Held]]:
         here = function, stmt.path
         if not stmt.targets and here in self._births:  # `train(model, SGD(..))`
-            states = {self._born(s, self._births[here]) for s in states}
+            is_param = self.program.is_param
+            given = {o for o in self._births[here] if is_param(o.owner, o.name)}
+            states = {self._born(s, given) for s in states}
         if here not in self._sites:
             self._sites[here] = self._sites_on(function, stmt)
         sites = self._sites[here]
@@ -319,6 +322,12 @@ def _made_anew(
         classes |= program.instance_classes(holder, birth.function)
         objects = coverage.points_to.of(holder, birth.function, birth.stmt)
         classes |= program.classes.keys() & {one.name for one in objects}
+        if isinstance(holder, ir.Item):
+            for made in _put_there(program, holder, birth):
+                if _is_another(made, forward, coverage) and not _is_before(
+                    made, coverage
+                ):
+                    yield made
         # A parameter is known by what it is given.
         for made in program.definitions_of(holder, birth.function):
             if made.function == birth.function and program.is_param(
@@ -364,6 +373,33 @@ def _made_anew(
                 made = Definition(function, stmt, stmt.value)
                 if not _is_before(made, coverage):
                     yield made
+
+
+def _put_there(program: Program, taken: ir.Item, birth: Birth) -> Iterator[Definition]:
+    """What a function may put where something is taken out, or makes another key of its key:
+    ``nets[0], nets[1] = nets[1], nets[0]``."""
+    function = birth.function
+    if not any(isinstance(target, ir.Item) for target in birth.stmt.targets):
+        for name in ir.names_in(taken.key):
+            for made in program.definitions(function, name):
+                if made.function == function and made.stmt.kind == "assign":
+                    yield made
+    for stmt in program.statements(function):
+        for target, value, index in unpacked(stmt):
+            if isinstance(value, ir.Const):
+                continue
+            if isinstance(target, ir.Item) and target.value == taken.value:
+                keys = target.key, taken.key
+                if len(set(keys)) < 2 or not all(isinstance(k, ir.Const) for k in keys):
+                    yield Definition(function, stmt, value, index)
+        for call in calls_of(stmt):
+            given = [arg.value for arg in call.args[:1]]
+            if program.origin(call.func, function) == "random.shuffle":
+                if given == [taken.value]:
+                    yield Definition(function, stmt, call)
+            elif isinstance(call.func, ir.Attr) and call.func.attr in _ORDERING:
+                if call.func.value == taken.value:
+                    yield Definition(function, stmt, call)
 
 
 def _where_made(coverage: Coverage, one: Identity) -> Iterator[Definition]:
@@ -655,7 +691,10 @@ def _whose(changed: ir.Expr) -> ir.Expr:
 
 
 def _wraps(program: Program, value: ir.Expr, target: ir.Expr, function: str) -> bool:
-    """``DataParallel(model.features)`` for ``model.features``, which holds the same parameters."""
+    """``DataParallel(model.features)`` for ``model.features``, which holds the same parameters, or that itself
+    on a device."""
+    if ir.before_calls(value, RETURNS_SELF) == target:
+        return True
     match value:
         case ir.Call(func=func, args=(ir.Arg(value=inner), *_)):
             return inner == target and program.origin(func, function) in WRAPPERS

@@ -1516,6 +1516,108 @@ def test_a_parameter_of_a_function_is_one_module_all_the_time(make: str) -> None
     assert left_alone(renewed.replace("MOVED", same)) == "AMP030"
 
 
+_PAIR = "one, two = make().to(device), make().to(device)\n"
+_IN_ITS_DICT = 'nets = {"one": make().to(device), "two": make().to(device)}\n'
+CHANGED_PLACES = {
+    "swapped": (f"{_PAIR}if first:\n    one, two = two, one\n", "one", "two"),
+    "by a third name": (
+        f"{_PAIR}if first:\n    old = one\n    one = two\n    two = old\n",
+        "one",
+        "two",
+    ),
+    "both chosen at once": (
+        f"{_PAIR}a, b = (one, two) if first else (two, one)\n",
+        "a",
+        "b",
+    ),
+    "both chosen in turn": (
+        f"{_PAIR}a = one if first else two\nb = two if first else one\n",
+        "a",
+        "b",
+    ),
+    "in branches": (
+        f"{_PAIR}if first:\n    a, b = one, two\nelse:\n    a, b = two, one\n",
+        "a",
+        "b",
+    ),
+    "by a function": (
+        "def order(a, b):\n    return (a, b) if first else (b, a)\n"
+        f"{_PAIR}one, two = order(one, two)\n",
+        "one",
+        "two",
+    ),
+    "attributes": (
+        "class Pair:\n    def __init__(self):\n"
+        "        self.one, self.two = make().to(device), make().to(device)\n"
+        "pair = Pair()\nif first:\n    pair.one, pair.two = pair.two, pair.one\n",
+        "pair.one",
+        "pair.two",
+    ),
+    "elements of a list": (
+        "nets = [make().to(device), make().to(device)]\n"
+        "if first:\n    nets[0], nets[1] = nets[1], nets[0]\n",
+        "nets[0]",
+        "nets[1]",
+    ),
+    "under keys of which one is another": (
+        f'{_IN_ITS_DICT}a, b = ("one", "two") if first else ("two", "one")\n',
+        "nets[a]",
+        "nets[b]",
+    ),
+    "one by itself, and one of both": (
+        f"{_PAIR}a = one if first else two\n",
+        "a",
+        "one",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED_PLACES)
+def test_one_of_two_that_changed_places_is_held(name: str) -> None:
+    pytest.importorskip("torch")
+    from exactness import check_scaled
+
+    made, held, other = CHANGED_PLACES[name]
+    source = (
+        f"first = len(data) > 9\n{made}"
+        f"opt = torch.optim.SGD({held}.parameters(), lr=0.1)\n"
+        "for x, y in data:\n    opt.zero_grad()\n"
+        f"    criterion({held}(x) + {other}(x), y).backward()\n"
+        "    nn.utils.clip_grad_norm_(CLIPPED, 1.0)\n    opt.step()\n"
+    )
+    alone = source.replace("CLIPPED", f"{held}.parameters()")
+    output = migrated(alone)
+    assert "scaler.unscale_(opt)" in output
+    assert check_scaled(HEAD + alone, HEAD + output) == []
+    both = f"[*{held}.parameters(), *{other}.parameters()]"
+    assert left_alone(source.replace("CLIPPED", both)) == "AMP030"
+    assert left_alone(source.replace("CLIPPED", f"{other}.parameters()")) == "AMP030"
+    two = alone.replace(f"SGD({held}.parameters()", f"SGD({both}")
+    if name != "one by itself, and one of both":
+        assert "scaler.unscale_(opt)" in migrated(two)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        'nets["one"], nets["two"] = nets["two"], nets["one"]',
+        'key = "two"',
+        "nets[key] = make().to(device)",
+    ],
+)
+def test_what_lies_under_a_key_is_another_behind_the_birth(change: str) -> None:
+    source = (
+        f'{_IN_ITS_DICT}key = "one"\n'
+        "opt = torch.optim.SGD(nets[key].parameters(), lr=0.1)\nCHANGE\n"
+        "for x, y in data:\n    opt.zero_grad()\n"
+        "    criterion(nets[key](x), y).backward()\n"
+        "    nn.utils.clip_grad_norm_(nets[key].parameters(), 1.0)\n    opt.step()\n"
+    )
+    assert left_alone(source.replace("CHANGE", change)) == "AMP011"
+    moved = source.replace("CHANGE", "nets[key] = nets[key].to(device)")
+    assert "scaler.unscale_(opt)" in migrated(moved)
+
+
 @pytest.mark.parametrize(
     ("chosen", "given"),
     [

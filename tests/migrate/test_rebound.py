@@ -341,6 +341,30 @@ RENEWED["an object with a list of weights"] = EACH_ITS_OWN.replace(
     "GIVEN", "self.weights"
 )
 
+CHANGING = """\
+class Base(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(8, 8)])
+        self.build()
+
+    def build(self):
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x)
+
+    def change(self, name="head"):
+        CHANGE
+
+
+class Net(Base):
+    pass
+
+
+"""
 BUILT = """\
 class Built(nn.Module):
     def __init__(self):
@@ -358,6 +382,10 @@ class Built(nn.Module):
 
 model = Built().to(device)
 """
+RENEWED["a layer that is moved by a method of the model"] = (
+    f"{CHANGING.replace('CHANGE', 'self.head = self.head.to(device)')}"
+    f"model = Net().to(device)\n{SGD}model.change()\n{EPOCH}"
+)
 RENEWED["another model behind the birth, whose constructor calls a method"] = (
     f"{BUILT}{SGD}other = Built().to(device)\n{EPOCH}"
 )
@@ -426,30 +454,6 @@ def test_a_model_is_made_anew_and_its_optimizer_is_not(name: str) -> None:
     assert left_alone(OUTLIVED[name]) in ("AMP011", "AMP030")
 
 
-CHANGING = """\
-class Base(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.ModuleList([nn.Linear(8, 8)])
-        self.build()
-
-    def build(self):
-        self.head = nn.Linear(8, 3)
-
-    def forward(self, x):
-        for layer in self.layers:
-            x = layer(x)
-        return self.head(x)
-
-    def change(self, name="head"):
-        CHANGE
-
-
-class Net(Base):
-    pass
-
-
-"""
 FIT = f"def fit(model):\n{inside(SGD)}    model.change()\n{inside(EPOCH)}\n\n"
 HOLDERS = {
     "a variable": f"model = Net().to(device)\n{SGD}model.change()\n{EPOCH}",

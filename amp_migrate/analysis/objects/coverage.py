@@ -998,10 +998,10 @@ class Coverage:
                 return self._of_comprehension(expr, function, stmt, depth)
             case ir.Name():
                 return self._of_name(expr, function, stmt, depth)
-        identities = self.identities(expr, function, stmt)
+        objects = self._named_objects(expr, function, stmt)
         if isinstance(expr, ir.Item) and not isinstance(expr.key, ir.Const):
-            return either([Held(whole={one}) for one in identities])
-        return of_modules(identities)
+            return either([Held(whole={one}) for one in objects])
+        return of_modules(objects)
 
     def _are_of_others(
         self, calls: Iterable[ir.Expr], function: str, stmt: ir.Stmt
@@ -1088,8 +1088,10 @@ class Coverage:
             given = self._of_calls(call, function, depth)
             if given is not None and given.complete and given.all:
                 return given
-            identities = self.identities(func.value, function, stmt)
-            held = self._of_own(identities, func.attr, depth) or of_modules(identities)
+            objects = self._named_objects(func.value, function, stmt)
+            held = self._of_own(objects, func.attr, depth) or of_modules(
+                objects, isinstance(func.value, ir.Item)
+            )
             own = any(arg.name == "recurse" for arg in call.args) or (
                 func.attr == "parameters" and call.args
             )
@@ -1356,8 +1358,7 @@ class Coverage:
             held = as_parts(held, None)
         if known and (held.all or held.groups):
             return held
-        identities = self.identities(expr, function, at)
-        return of_modules(identities)
+        return of_modules(self._named_objects(expr, function, at))
 
     def _is_wrapped(self, value: ir.Expr, function: str) -> bool:
         """``net = DataParallel(net)``: a call that a library answers, or a class."""
@@ -1542,14 +1543,23 @@ class Coverage:
     ) -> frozenset[Identity]:
         """The objects that an expression may be at a statement (None: anywhere in the function); empty
         where that cannot be told."""
-        found: set[Identity] = set()
+        return frozenset(self._named_objects(expr, function, stmt))
+
+    def _named_objects(
+        self, expr: ir.Expr, function: str, stmt: ir.Stmt | None
+    ) -> dict[Identity, set[tuple[object, ...]]]:
+        """The same, each with the names by which the expression is that, where it is so by fewest; what is
+        written is one of them."""
+        found: dict[Identity, set[tuple[object, ...]]] = {}
         for one in self.points_to.of(expr, function, stmt, self._context, same=True):
             if one.kind == "open" or one.is_none:
                 continue
             identity = self._identity(one)
             if identity is None:
-                return frozenset()
-            found.add(identity)
+                return {}
+            by: set[tuple[object, ...]] = {(function, expr)}
+            by |= {(to.kind, to.owner, to.name) for to in one.names if not to.depth}
+            found[identity] = min(found.get(identity, by), by, key=len)
             # A function that hands it out has names of its own for each that it makes.
             inner = {site.callee for site in one.context}
             names = [bound for bound in one.names if bound.depth == 0]
@@ -1557,7 +1567,7 @@ class Coverage:
             self.names.setdefault(identity, set()).update(
                 (bound.kind, bound.owner, bound.name) for bound in outer or names
             )
-        return frozenset(found)
+        return found
 
     @property
     def _context(self) -> Context:

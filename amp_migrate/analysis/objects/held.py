@@ -7,7 +7,7 @@ together and the tests leave nothing out, which a truth table of them shows.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import compress, product
 
@@ -51,6 +51,9 @@ Choice = Test | tuple[ir.Expr, ...] | None
 """How parameters are chosen out of a module: by a test; by names that are looked up, of which two lists are
 taken to be all; or nobody knows."""
 
+OneOf = tuple[frozenset[Identity], frozenset[tuple[object, ...]]]
+"""Modules of which an expression is one, and the variables and attributes by which it is any of them."""
+
 ALWAYS = Test("and")
 _MOST_ATOMS = 8
 _NO_CHOICE: frozenset[Choice] = frozenset()
@@ -76,11 +79,15 @@ class Held:
     """Some parameters are in it more than once."""
     thawed: bool = False
     """Only those are in it that had gradients when it was made."""
-    choices: set[frozenset[Identity]] = field(default_factory=set)
+    choices: set[OneOf] = field(default_factory=set)
     """Variables, or attributes, of which one alone is in it: ``(one if first else two).parameters()``."""
+    besides: set[Identity] = field(default_factory=set)
+    """Those of them that are in it whatever is chosen."""
 
     def join(self, other: Held) -> None:
         """Add what another list holds."""
+        if self.choices or other.choices:
+            self.besides = self.sure | other.sure
         self.whole |= other.whole
         for one, choices in other.parts.items():
             self.parts[one] = self.parts.get(one, _NO_CHOICE) | choices
@@ -96,25 +103,35 @@ class Held:
         """Every module that has parameters in it."""
         return self.whole | set(self.parts)
 
+    @property
+    def sure(self) -> set[Identity]:
+        """The same but for those that are there by a choice alone."""
+        return self.all.difference(*(those for those, _ in self.choices)) | self.besides
 
-def of_modules(found: Collection[Identity]) -> Held:
-    """What the module holds that an expression is; empty where that cannot be told."""
+
+def of_modules(
+    found: Mapping[Identity, Collection[tuple[object, ...]]], keyed: bool = False
+) -> Held:
+    """What the module holds that an expression is; empty where that cannot be told. ``keyed``: it is what
+    lies under a constant key."""
     owners = {one[:2] for one in found}
     names = {re.split("[@#]", one[2])[0] for one in found if len(one) > 2}
-    chosen = len(owners) == 1 and len(names) > 1
-    chosen = chosen and owners.pop()[0] in ("variable", "attribute")
-    choices = {frozenset(found)} if chosen else set()
+    kinds = {kind for kind, *_ in owners}
+    chosen = len(owners) == 1 and len(names) > 1 and kinds <= {"variable", "attribute"}
+    chosen |= keyed and len(found) > 1 and kinds == {"made"}
+    by = frozenset.intersection(*map(frozenset, found.values())) if chosen else ()
+    choices = {(frozenset(found), frozenset(by))} if chosen else set()
     return Held(whole=set(found), complete=bool(found), choices=choices)
 
 
 def is_unsure(held: Held, target: Held) -> bool:
     """Whether a list may have something of ``target`` that it has or has not, as a choice was made for it."""
-    return any(
-        within(a, b) or within(b, a)
-        for choice in held.choices - target.choices
-        for a in choice
-        for b in target.all
-    )
+    unsure = {one for those, _ in held.choices for one in those} - held.sure
+    asked = set(target.sure) if unsure else set()
+    for those, by in target.choices if unsure else ():
+        if not any(those == mine and by & names for mine, names in held.choices):
+            asked |= those
+    return any(within(a, b) or within(b, a) for a in unsure for b in asked)
 
 
 def within(inner: Identity, outer: Identity) -> bool:
