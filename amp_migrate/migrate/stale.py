@@ -669,8 +669,9 @@ def _layers(
             if index is None and is_layer(value):
                 if not _wraps(program, value, target, function):
                     yield _whose(target.value), value
-        if stmt.kind == "augassign" and stmt.value is not None and is_layer(stmt.value):
-            yield target, stmt.value
+        if stmt.kind == "augassign" and isinstance(target, (ir.Attr, ir.Item)):
+            if stmt.value is not None and is_layer(stmt.value):
+                yield target, stmt.value
     for call in calls_of(stmt):
         args = [arg.value for arg in call.args]
         if program.origin(call.func, function) == "builtins.setattr":
@@ -691,7 +692,7 @@ def _whose(changed: ir.Expr) -> ir.Expr:
 
 
 def _wraps(program: Program, value: ir.Expr, target: ir.Expr, function: str) -> bool:
-    """``DataParallel(model.features)`` for ``model.features``, which holds the same parameters, or that itself
+    """``DataParallel(model.features)`` for ``model.features``, which has the same parameters, or that itself,
     on a device."""
     if ir.before_calls(value, RETURNS_SELF) == target:
         return True

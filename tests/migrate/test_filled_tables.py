@@ -100,6 +100,70 @@ GIVEN = {
         "Masked",
     ),
 }
+_ALONE = _LOSS.replace("(out, y)", "(out)").replace("y == 0", "out > 3")
+_OF_ONE = _OBJECT.replace("(self, out, y)", "(self, out)").replace("y == 0", "out > 3")
+_KEPT = """\
+class Masked:
+    def take(self, out):
+        self.out = out
+        return self
+    def of(self):
+        hidden = self.out.masked_fill(self.out > 3, -1e10)
+        return -torch.log_softmax(hidden, dim=-1).clamp(min=-9).mean()
+"""
+GIVEN |= {
+    "a function of one thing": (_ALONE, "self.loss(self.model(x))", "masked"),
+    "its name said": (_ALONE, "self.loss(out=self.model(x))", "masked"),
+    "a list unfolded": (_LOSS, "self.loss(*[self.model(x), y])", "masked"),
+    "a dict unfolded": (_LOSS, 'self.loss(**{"out": self.model(x), "y": y})', "masked"),
+    "a function of which all but one is filled": (
+        _LOSS,
+        "self.loss(self.model(x))",
+        "functools.partial(masked, y=torch.zeros(1, device=device))",
+    ),
+    "a lambda around it": (
+        _ALONE,
+        "self.loss(self.model(x))",
+        "lambda out: masked(out)",
+    ),
+    "a lambda that gives it": (_ALONE, "self.loss()(self.model(x))", "lambda: masked"),
+    "functions of one thing": (
+        _ALONE,
+        "sum(f(self.model(x)) for f in self.loss)",
+        "[masked]",
+    ),
+    "a function for map": (_ALONE, "sum(map(self.loss, [self.model(x)]))", "masked"),
+    "a method of one thing": (
+        _OF_ONE.replace("NAME", "of"),
+        "self.loss(self.model(x))",
+        "Masked().of",
+    ),
+    "a method, what it takes unfolded": (
+        _OBJECT.replace("NAME", "of"),
+        "self.loss.of(*[self.model(x), y])",
+        "Masked()",
+    ),
+    "a method that takes nothing": (
+        _KEPT,
+        "self.loss.take(self.model(x)).of()",
+        "Masked()",
+    ),
+    "a property": (
+        _KEPT.replace("    def of", "    @property\n    def of"),
+        "self.loss.take(self.model(x)).of",
+        "Masked()",
+    ),
+    "an operator": (
+        _OF_ONE.replace("NAME", "__matmul__"),
+        "self.loss @ self.model(x)",
+        "Masked()",
+    ),
+    "an operator from the other side": (
+        _OF_ONE.replace("NAME", "__radd__"),
+        "self.model(x) + self.loss",
+        "Masked()",
+    ),
+}
 
 
 def _script(name: str, learner: str = _LEARNER) -> str:

@@ -490,22 +490,28 @@ class Events:
         runs ``__iadd__``."""
         if not self._operators:
             return ()
-        held = [(stmt.op, target) for target in stmt.targets if stmt.op]
-        held += [("[]=", t.value) for t in stmt.targets if isinstance(t, ir.Item)]
-        for expr in stmt.exprs:
-            for inner in ir.walk(expr):
-                if isinstance(inner, ir.Operation):
-                    held += ((inner.op, operand) for operand in inner.operands)
-                elif isinstance(inner, ir.Item):
-                    held.append(("[]", inner.value))
         return tuple(
             method
-            for op, operand in held
-            if op in _OPERATORS and isinstance(operand, (ir.Name, ir.Attr, ir.Call))
+            for operand, words in operators_of(stmt)
             for one in self.program.instance_classes(operand, function)
-            for word in _OPERATORS[op] & self._operators
+            for word in words & self._operators
             if (method := self.program.method(one, word))
         )
+
+
+def operators_of(stmt: ir.Stmt) -> Iterator[tuple[ir.Expr, frozenset[str]]]:
+    """What operators and items of a statement are of, each with the methods of it that they may run."""
+    held = [(stmt.op, target) for target in stmt.targets if stmt.op]
+    held += [("[]=", t.value) for t in stmt.targets if isinstance(t, ir.Item)]
+    for expr in stmt.exprs:
+        for inner in ir.walk(expr):
+            if isinstance(inner, ir.Operation):
+                held += ((inner.op, operand) for operand in inner.operands)
+            elif isinstance(inner, ir.Item):
+                held.append(("[]", inner.value))
+    for op, operand in held:
+        if op in _OPERATORS and isinstance(operand, (ir.Name, ir.Attr, ir.Call)):
+            yield operand, _OPERATORS[op]
 
 
 _BY_NAME = tuple(ir.Name(f"{verb}attr") for verb in ("get", "has", "set"))

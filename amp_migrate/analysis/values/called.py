@@ -268,12 +268,13 @@ class Called:
         """Whether a function, or a method of an object, can be called so."""
         params = self.program.functions[function].params[is_method:]
         given = {arg.name for arg in call.args if arg.name}
-        plain = sum(not arg.name for arg in call.args)
+        plain = sum(not (arg.name or arg.star) for arg in call.args)
+        unfolds = any(arg.star for arg in call.args)
         named = [param for param in params if not param.kind.startswith("*")]
         wanted = [
             param
             for param in named[plain:]
-            if param.default is None and param.name not in given
+            if param.default is None and param.name not in given and not unfolds
         ]
         return not wanted and (plain <= len(named) or len(named) < len(params))
 

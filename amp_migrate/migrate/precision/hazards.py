@@ -10,6 +10,7 @@ from amp_migrate.analysis.objects.carriers import UnseenCalls
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.live import Live
+from amp_migrate.analysis.paths.events import operators_of
 from amp_migrate.analysis.paths.hooked_forwards import attached
 from amp_migrate.analysis.paths.loops import Blocked, Refusal, refused
 from amp_migrate.analysis.tables import dtype_table, vocabulary
@@ -58,6 +59,8 @@ _ASKS = "is_autocast_enabled"
 _ASSERTS = ("torch.testing.assert_close", "torch.testing.assert_allclose")
 _FACTORS = "what factorizes its covariance, now and later, fails in half precision"
 _NO_NUMPY = ".numpy() of a bfloat16 tensor raises"
+
+_OF_DATA = frozenset(("__getitem__", "__setitem__", "__contains__"))
 
 _Unseen = tuple[list[str], list[tuple[str, ir.Stmt]]]
 
@@ -348,9 +351,13 @@ class Hazards:
                 methods += self._methods_kept(call, function)
                 for given, where, at in self._given_to(call):
                     if not isinstance(given, ir.Deferred):
-                        methods += (given,) if self._fits(given, call) else ()
-                    elif len(given.params) == len(call.args) or not given.plain:
+                        fits = self._fits(given, call) or self._is_filled(where, at)
+                        methods += (given,) if fits else ()
+                    elif len(given.params) == len(call.args) or not (
+                        given.plain and not any(arg.star for arg in call.args)
+                    ):
                         lambdas.append((where, at))
+            methods += self._operators_kept(function, stmt)
             self._unseen[asked] = methods, lambdas
         return self._unseen[asked]
 
@@ -372,6 +379,27 @@ class Hazards:
                 ):
                     yield method
 
+    def _is_filled(self, function: str, stmt: ir.Stmt) -> bool:
+        """Whether what a statement gives may have some of its arguments: ``functools.partial(f, y=y)``."""
+        return any(
+            self.program.origin(call.func, function) == "functools.partial"
+            for call in calls_of(stmt)
+        )
+
+    def _operators_kept(self, function: str, stmt: ir.Stmt) -> Iterator[str]:
+        """What operators may run of objects that are not followed, ``self.loss @ h``, and properties."""
+        unseen = (self.program.whole or self.program).noted(UnseenCalls)
+        asked = [(held, words - _OF_DATA) for held, words in operators_of(stmt)]
+        for inner in parts_of(stmt):
+            if isinstance(inner, ir.Attr) and inner.attr in self._kept:
+                asked.append((inner.value, frozenset((inner.attr,))))
+        for held, words in asked:
+            for word in sorted(words & self._kept.keys()):
+                for method, class_name in self._kept[word]:
+                    if word.startswith("__") or self.program.is_property(method):
+                        if unseen.may_be(held, function, class_name):
+                            yield method
+
     def _unclear_calls(self, function: str, stmt: ir.Stmt) -> Iterator[ir.Call]:
         program = self.program
         for call in calls_of(stmt):
@@ -379,7 +407,7 @@ class Hazards:
             is_known = not (
                 isinstance(func, ir.Call) and func.func == ir.Name("getattr")
             ) and (program.resolve(func, function) or program.origin(func, function))
-            if call.args and not (
+            if (call.args or ir.method_of(call) in self._kept) and not (
                 is_known or self._called.sites_of(call, function, stmt)
             ):
                 yield call
@@ -401,8 +429,28 @@ class Hazards:
         )
 
     def _given_to(self, call: ir.Call) -> list[tuple[str | ir.Deferred, str, ir.Stmt]]:
-        """What of those a call may run that gives several things: what is given one is a layer as a rule."""
-        return self._given if len(call.args) > 1 and self._holds(call.func) else []
+        """What of those a call may run: of what gives one thing, where no layer alone has that name."""
+        if not (call.args and self._holds(call.func)):
+            return []
+        several = len(call.args) > 1 or any(arg.star for arg in call.args)
+        return self._given if several or not self._is_layer(call.func) else []
+
+    def _is_layer(self, func: ir.Expr) -> bool:
+        """Whether all attributes of a name are seen to be made as modules."""
+        made = self.program.attribute_targets.get(ir.last_of(func) or "", ())
+        found = [
+            self.program.resolve(one.value, one.function) if one.value else ()
+            for _, one in made
+        ]
+        return isinstance(func, ir.Attr) and all(
+            refs
+            and all(
+                (ref.kind == "instance" and self.forward.is_module_class(ref.name))
+                or (ref.kind == "made" and ref.name.startswith("torch.nn."))
+                for ref in refs
+            )
+            for refs in found
+        )
 
     @cached_property
     def _given(self) -> list[tuple[str | ir.Deferred, str, ir.Stmt]]:
