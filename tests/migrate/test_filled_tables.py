@@ -300,6 +300,41 @@ def test_what_is_imported_by_a_name_out_of_sight(model: str) -> None:
     assert [one.code for one in result.diagnostics] == ["AMP033"]
 
 
+@pytest.mark.parametrize(
+    ("table", "model"),
+    [
+        (
+            "MODELS[kind] = importlib.import_module('lib.' + kind).Net",
+            "MODELS[name](4)",
+        ),
+        (
+            "MODELS[kind] = importlib.import_module(f'lib.{kind}')",
+            "MODELS[name].Net(4)",
+        ),
+        (
+            "MODELS[kind] = getattr(importlib.import_module('lib.' + kind), 'Net')",
+            "MODELS[name](4)",
+        ),
+        (
+            "MODELS.update(vars(importlib.import_module('lib.' + kind)))",
+            "MODELS[name](4)",
+        ),
+        ("pass", "importlib.import_module('lib.' + name).Net(4)"),
+        ("pass", "__import__('lib.' + name, fromlist=['Net']).Net(4)"),
+        ("pass", "importlib.util.module_from_spec(name).Net(4)"),
+        ("pass", "sys.modules[name].Net(4)"),
+        ("pass", "[importlib.import_module('lib.' + kind).Net for kind in name][0](4)"),
+    ],
+)
+def test_what_a_table_holds_that_is_imported_by_a_name(table: str, model: str) -> None:
+    filled = f"import sys\nMODELS = {{}}\nfor kind in ('a', 'b'):\n    {table}\n"
+    source = _HEAD + _IMPORTED.replace("class Wrap", f"{filled}class Wrap")
+    source = source.replace("MODEL.to", f"{model}.to")
+    result = migrate_source(source, path="train.py")
+    assert result.output == source
+    assert [one.code for one in result.diagnostics] == ["AMP033"]
+
+
 def test_halves_of_another_framework_are_none_of_torch(tmp_path: Path) -> None:
     halves = (
         "import tensorflow as tf\ndef cast(x):\n    return tf.cast(x, tf.float16)\n"

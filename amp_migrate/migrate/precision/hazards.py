@@ -35,7 +35,7 @@ from amp_migrate.migrate.precision.spans import Spans
 from amp_migrate.migrate.precision.stores import Stores
 from amp_migrate.migrate.regions.regions import Regions, Run
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of, each_call, parts_of
+from amp_migrate.program.bindings import calls_of, each_call, parts_of, unpacked
 from amp_migrate.program.control_flow import is_main_guard
 from amp_migrate.program.link import Program
 
@@ -45,6 +45,13 @@ _RAISING_METHODS = operations("no-half")
 _WITHOUT_ARGUMENTS = frozenset("det inverse logdet matrix_exp slogdet".split())
 _REPLICATES = ("DataParallel", "data_parallel", "parallel_apply")
 _IMPORTS = ("builtins.__import__", "importlib.import_module")
+_LOADS = (
+    *("importlib.util.module_from_spec", "importlib.machinery.SourceFileLoader"),
+    *("imp.load_source", "pydoc.locate", "runpy.run_module", "runpy.run_path"),
+)
+"""What gives a file that they are told."""
+_LIBRARIES = ("torch.", "torchvision.", "timm.", "transformers.")
+_PUTS = "append extend insert setdefault update".split()
 _PASS_ON = (
     *("builtins.getattr", "builtins.vars", "functools.partial", "torch.nn.Sequential"),
     *(f"torch.nn.{kind}DataParallel" for kind in ("", "parallel.Distributed")),
@@ -613,8 +620,12 @@ class Hazards:
                     ]
                 else:
                     made = [(func, function)]
-            case ir.Item(value=value):
+            case ir.Item(value=value, key=key):
+                if program.origin(value, function) == "sys.modules":
+                    return not isinstance(key, ir.Const) and key != ir.Name("__name__")
                 made = [(value, function)]
+            case ir.Display(items=items) | ir.Comprehension(elements=items):
+                made = [(item, function) for item in items]
             case ir.Name() | ir.Attr():
                 made = [
                     (one.value, one.function)
@@ -630,21 +641,52 @@ class Hazards:
                     one.name == expr.attr for one in program.classes.values()
                 ):
                     made.append((expr.value, function))
+                made += self._put_into(expr, function)
         return any(self._is_imported(*one, seen) for one in made)
+
+    def _put_into(
+        self, holder: ir.Name | ir.Attr, function: str
+    ) -> Iterator[tuple[ir.Expr, str]]:
+        """What statements put into a container: ``MODELS[name] = module.Net``."""
+        program = self.program
+        owner = isinstance(holder, ir.Name) and program.owner(holder.id, function)
+        for where, stmt in program.mentioning(ir.last_of(holder) or ""):
+            if isinstance(holder, ir.Name) and owner != program.owner(holder.id, where):
+                continue
+            for target, value, _ in unpacked(stmt):
+                if isinstance(target, ir.Item) and value is not None:
+                    if ir.last_of(target.value) == ir.last_of(holder):
+                        yield value, where
+            for call in calls_of(stmt):
+                if ir.method_of(call) in _PUTS and call.args:
+                    if ir.last_of(ir.receiver_of(call)) == ir.last_of(holder):
+                        yield call.args[-1].value, where
 
     @cached_property
     def _importing(self) -> list[ir.Call]:
         """The calls that import a file by a name of which nothing is known; not ``__name__``, their own."""
         program = self.program
+        words = {origin.rpartition(".")[2] for origin in (*_IMPORTS, *_LOADS)}
         return [
             call
-            for function, stmt in program.mentioning("__import__", "import_module")
+            for function, stmt in program.mentioning(*words)
             for call in calls_of(stmt)
-            if program.origin(call.func, function) in _IMPORTS
-            and call.args
-            and not isinstance(call.args[0].value, (ir.Const, ir.Operation))
-            and call.args[0].value != ir.Name("__name__")
-            and not program.imported_by_name
+            if call.args
+            and not isinstance(name := call.args[-1].value, ir.Const)
+            and (
+                (origin := program.origin(call.func, function)) in _LOADS
+                or (
+                    origin in _IMPORTS
+                    and not isinstance(name := call.args[0].value, ir.Const)
+                    and name != ir.Name("__name__")
+                    and not program.imported_by_name
+                    and not (
+                        isinstance(name, ir.Operation)
+                        and isinstance(first := name.operands[0], ir.Const)
+                        and str(first.value).startswith(_LIBRARIES)
+                    )
+                )
+            )
         ]
 
     def _judge_handed_out(self) -> None:
