@@ -50,6 +50,7 @@ from amp_migrate.analysis.values.device import (
     Devices,
     Told,
     Undecided,
+    is_moved_to_cpu,
     stays_on_cpu,
 )
 from amp_migrate.core import phases
@@ -1170,6 +1171,13 @@ class Planner:
             ):
                 message = "the loss is computed on the CPU, where a scaler would keep its scale"
                 raise refused("AMP041", message, line)
+            if (
+                self.options.scaled
+                and self.options.torch_version < (2, 3)
+                and is_moved_to_cpu(self.program, backward.receiver, backward.function)
+            ):
+                message = "before torch 2.3, a scaler takes no loss that is on the CPU"
+                raise refused("AMP009", message, line)
             if not found and not reach.reached(backward, found):
                 message = "no optimizer that was found holds what this loss is made of"
                 raise refused("AMP011", message, line)

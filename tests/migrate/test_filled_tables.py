@@ -335,6 +335,23 @@ def test_what_a_table_holds_that_is_imported_by_a_name(table: str, model: str) -
     assert [one.code for one in result.diagnostics] == ["AMP033"]
 
 
+def test_what_is_imported_out_of_a_folder_in_sight(tmp_path: Path) -> None:
+    model = "importlib.import_module('lib.' + name).Net(4)"
+    pick = f"def take(name):\n    return {model}\n"
+    source = _HEAD + _IMPORTED.replace("class Wrap", f"{pick}class Wrap")
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "plain.py").write_text(
+        "from torch import nn\nclass Net(nn.Module):\n    def __init__(self, size):\n"
+        "        super().__init__()\n        self.fc = nn.Linear(size, size)\n"
+        "    def forward(self, x):\n        return self.fc(x)\n"
+    )
+    (tmp_path / "train.py").write_text(source.replace("MODEL.to", "take(name).to"))
+    (found,) = migrate_paths([tmp_path]).migrations
+    assert "self.scaler.step(self.optimizer)" in found.result.output
+    (tmp_path / "lib" / "plain.py").unlink()
+    assert not [m for m in migrate_paths([tmp_path]).migrations if m.result.changed]
+
+
 def test_halves_of_another_framework_are_none_of_torch(tmp_path: Path) -> None:
     halves = (
         "import tensorflow as tf\ndef cast(x):\n    return tf.cast(x, tf.float16)\n"

@@ -770,3 +770,29 @@ def test_what_another_script_gives_to_a_library(tmp_path: Path) -> None:
     found = {Path(r.path).stem: r for r in migrate_paths([tmp_path]).results}
     assert found["right"].changed
     assert [one.code for one in found["wrong"].diagnostics] == ["AMP020"]
+
+
+@pytest.mark.parametrize("cast", ["type_as(out)", "to(out.dtype)", "to(out)"])
+@pytest.mark.parametrize(
+    "of", ["COUNTS.log()", "torch.log1p(COUNTS)", "COUNTS[None].sqrt()"]
+)
+def test_counts_beyond_half_precision_have_a_logarithm(cast: str, of: str) -> None:
+    """They are counted at run time: no number says how many there are."""
+    from half_support import check_runs
+
+    source = (
+        "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
+        "torch.manual_seed(0)\n"
+        'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+        "counts = torch.zeros(3, device=device)\nfor number in range(9):\n"
+        "    counts[number % 3] += 40000\n"
+        "model = nn.Linear(8, 3).to(device)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for _ in range(6):\n    x = torch.randn(4, 8, device=device)\n"
+        "    y = torch.randint(0, 3, (4,), device=device)\n    optimizer.zero_grad()\n"
+        f"    out = model(x)\n    out = out + {of.replace('COUNTS', f'counts.{cast}')}\n"
+        "    loss = F.cross_entropy(out, y)\n    loss.backward()\n    optimizer.step()\n"
+    )
+    output = migrate_source(source, path="train.py").output
+    assert "scaler.step(optimizer)" in output
+    check_runs(source, output)

@@ -169,3 +169,29 @@ def test_a_pin_decides(
     Path("requirements.txt").write_text(f"{pin}\n")
     Path("train.py").write_text(BCE)
     assert load(["train.py"]).options.torch_version == PINS[pin]
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "F.mse_loss(model(x).cpu(), y.cpu())",
+        "F.mse_loss(model(x), y).cpu()",
+        'nn.MSELoss()(model(x).to("cpu"), y.to("cpu"))',
+        'F.mse_loss(model(x).to(torch.device("cpu")), y.cpu()) * 2',
+        "(model(x) - y).cpu().abs().mean()",
+    ],
+)
+def test_a_scaler_takes_losses_on_the_cpu_from_torch_2_3_on(loss: str) -> None:
+    source = script("model = nn.Linear(6, 1).to(device)\n", loss)
+    result = migrate_source(source, options=Options(torch_version=(2, 2)))
+    assert result.output == source
+    assert [one.code for one in result.diagnostics] == ["AMP009"]
+    newer = migrate_source(source, options=Options(torch_version=(2, 3)))
+    assert "scaler.scale(loss).backward()" in newer.output
+    begin, end = source.split("    loss = ")
+    moved = end.replace(".cpu()", ".to(device)").replace(
+        'torch.device("cpu")', "device"
+    )
+    on_device = f"{begin}    loss = {moved}".replace('to("cpu")', "to(device)")
+    kept = migrate_source(on_device, options=Options(torch_version=(2, 2)))
+    assert "scaler.scale(loss).backward()" in kept.output

@@ -963,6 +963,40 @@ def stays_on_cpu(program: Program, expr: ir.Expr, function: str) -> bool:
     return _is_on_cpu(program, expr, function, frozenset()) is True
 
 
+def is_moved_to_cpu(
+    program: Program, expr: ir.Expr, function: str, around: frozenset[str] = frozenset()
+) -> bool:
+    """Whether a value is seen to be moved to the CPU, or computed of what is: ``criterion(out.cpu(), y)``."""
+
+    def is_moved(one: ir.Expr, name: str = "") -> bool:
+        return is_moved_to_cpu(program, one, function, around | {name})
+
+    match expr:
+        case ir.Call(func=ir.Attr(attr="cpu"), args=()):
+            return True
+        case ir.Call(func=ir.Attr(attr="to"), args=(ir.Arg(value=where), *_)):
+            return where == ir.Const("cpu") or (
+                isinstance(where, ir.Call)
+                and program.origin(where.func, function) == "torch.device"
+                and [arg.value for arg in where.args] == [ir.Const("cpu")]
+            )
+        case ir.Operation(op=op, operands=operands) if op != "if":
+            return any(is_moved(one) for one in operands)
+        case ir.Call(func=func, args=args) if not program.callees(expr, function):
+            given = [arg.value for arg in args[:1]]
+            if isinstance(func, ir.Attr) and func.attr in _REDUCES:
+                given.append(func.value)
+            return any(is_moved(one) for one in given)
+        case ir.Name(id=name) if name not in around:
+            return program.owner(name, function) == function and any(
+                made.value is not None
+                and made.index is None
+                and is_moved(made.value, name)
+                for made in program.definitions(function, name)
+            )
+    return False
+
+
 def _is_on_cpu(
     program: Program, expr: ir.Expr, function: str, around: frozenset[str]
 ) -> bool | None:

@@ -170,15 +170,19 @@ class Formulas(Planner):
     # -- angles ---------------------------------------------------------------------------------
 
     def _of_angle(self, at: Made) -> Refusal | None:
-        """``torch.sin(angle.type_as(h))``: half precision has no digits behind the point from 1024 on."""
-        operand = self._operand(at, _TURNS)
+        """``torch.sin(angle.type_as(h))``: half precision has no digits behind the point from 1024 on; nor
+        any number beyond 65504, ``counts.type_as(h).log()``."""
+        operand, what = self._operand(at, _TURNS), "sine"
+        if operand is None and self.overflows:
+            operand, what = self._operand(at, _LOGS | {"sqrt"}), "logarithm, or root,"
         for method, like in (
             () if operand is None else self._cast_like(at.inner(operand), 0)
         ):
             if not self.halves.is_never_half(like) and not (
-                method == "type_as" and self.remedies.raise_(like, True)
+                (method == "type_as" or what != "sine")
+                and self.remedies.raise_(like, True)
             ):
-                message = "the sine of what is cast to half precision, which may be a large number"
+                message = f"the {what} of what is cast to half precision, which may be a large number"
                 return Refusal("AMP020", message, at.stmt.line)
         return None
 
@@ -188,6 +192,8 @@ class Formulas(Planner):
             case ir.Operation(operands=operands):
                 for operand in operands:
                     yield from self._cast_like(at.inner(operand), depth)
+            case ir.Item(value=value):
+                yield from self._cast_like(at.inner(value), depth)
             case ir.Name() | ir.Attr():
                 for made in self._same(at, depth):
                     if made != at:
@@ -198,7 +204,9 @@ class Formulas(Planner):
                     match given[0]:
                         case ir.Attr(value=like, attr="dtype"):
                             yield method, at.inner(like)
-                        case like if method == "type_as":
+                        case like if method == "type_as" or (
+                            method == "to" and self.remedies.is_tensor(at.inner(like))
+                        ):
                             yield method, at.inner(like)
                 elif not self.program.resolve(at.expr.func, at.function):
                     yield from self._cast_like(at.inner(value), depth)

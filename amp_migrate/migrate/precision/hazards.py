@@ -680,14 +680,32 @@ class Hazards:
                     and not isinstance(name := call.args[0].value, ir.Const)
                     and name != ir.Name("__name__")
                     and not program.imported_by_name
-                    and not (
-                        isinstance(name, ir.Operation)
-                        and isinstance(first := name.operands[0], ir.Const)
-                        and str(first.value).startswith(_LIBRARIES)
-                    )
+                    and not self._begins_in_sight(name, function)
                 )
             )
         ]
+
+    def _begins_in_sight(self, name: ir.Expr, function: str) -> bool:
+        """Whether a name is put together behind that of a library, or of a folder whose files are in sight:
+        ``"models." + name``."""
+        program = self.program
+        made = [name, *(d.value for d in program.definitions_of(name, function))]
+        if isinstance(name, ir.Name) and program.is_param(function, name.id):
+            for caller, value in program.arguments(function, name.id):
+                made += [
+                    value,
+                    *(d.value for d in program.definitions_of(value, caller)),
+                ]
+        for one in made:
+            for part in ir.walk(one) if isinstance(one, ir.Operation) else ():
+                if isinstance(part, ir.Const) and isinstance(part.value, str):
+                    folder = part.value.rpartition(".")[0].replace(".", "/")
+                    if part.value.startswith(_LIBRARIES) or (
+                        folder
+                        and any(f"/{folder}/" in f"/{file}" for file in program.modules)
+                    ):
+                        return True
+        return False
 
     def _judge_handed_out(self) -> None:
         """``kind = MultivariateNormal`` in a class that derives from one out of sight, which may make one."""
