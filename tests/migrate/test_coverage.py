@@ -1546,6 +1546,25 @@ CHANGED_PLACES = {
         "one",
         "two",
     ),
+    "by a function that makes neither": (
+        "def order(a, b):\n    if first:\n        a, b = b, a\n    return a, b\n"
+        "one, two = order(make().to(device), make().to(device))\n",
+        "one",
+        "two",
+    ),
+    "in each turn of a loop": (
+        f"{_PAIR}for _ in range(len(data) + first):\n    one, two = two, one\n",
+        "one",
+        "two",
+    ),
+    "elements that a method hands out": (
+        "class Pair:\n    def __init__(self):\n"
+        "        self.nets = [make().to(device), make().to(device)]\n"
+        "    def get(self, number):\n        return self.nets[number]\n"
+        "pair = Pair()\n",
+        "pair.get(0)",
+        "pair.get(1)",
+    ),
     "attributes": (
         "class Pair:\n    def __init__(self):\n"
         "        self.one, self.two = make().to(device), make().to(device)\n"

@@ -1089,9 +1089,7 @@ class Coverage:
             if given is not None and given.complete and given.all:
                 return given
             objects = self._named_objects(func.value, function, stmt)
-            held = self._of_own(objects, func.attr, depth) or of_modules(
-                objects, isinstance(func.value, ir.Item)
-            )
+            held = self._of_own(objects, func.attr, depth) or of_modules(objects)
             own = any(arg.name == "recurse" for arg in call.args) or (
                 func.attr == "parameters" and call.args
             )
@@ -1547,18 +1545,17 @@ class Coverage:
 
     def _named_objects(
         self, expr: ir.Expr, function: str, stmt: ir.Stmt | None
-    ) -> dict[Identity, set[tuple[object, ...]]]:
-        """The same, each with the names by which the expression is that, where it is so by fewest; what is
-        written is one of them."""
-        found: dict[Identity, set[tuple[object, ...]]] = {}
+    ) -> dict[Identity, list[tuple[object, ...]]]:
+        """The same, each with the names on the way there, where they are fewest, behind what is written."""
+        found: dict[Identity, list[tuple[object, ...]]] = {}
         for one in self.points_to.of(expr, function, stmt, self._context, same=True):
             if one.kind == "open" or one.is_none:
                 continue
             identity = self._identity(one)
             if identity is None:
                 return {}
-            by: set[tuple[object, ...]] = {(function, expr)}
-            by |= {(to.kind, to.owner, to.name) for to in one.names if not to.depth}
+            by: list[tuple[object, ...]] = [(function, expr)]
+            by += [(to.kind, to.owner, to.name) for to in one.names if not to.depth]
             found[identity] = min(found.get(identity, by), by, key=len)
             # A function that hands it out has names of its own for each that it makes.
             inner = {site.callee for site in one.context}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import compress, product
+from itertools import compress, product, takewhile
 
 from amp_migrate.program import ir
 
@@ -52,7 +52,7 @@ Choice = Test | tuple[ir.Expr, ...] | None
 taken to be all; or nobody knows."""
 
 OneOf = tuple[frozenset[Identity], frozenset[tuple[object, ...]]]
-"""Modules of which an expression is one, and the variables and attributes by which it is any of them."""
+"""Modules of which an expression is one; that, and the variable or attribute by which it may be any."""
 
 ALWAYS = Test("and")
 _MOST_ATOMS = 8
@@ -109,18 +109,20 @@ class Held:
         return self.all.difference(*(those for those, _ in self.choices)) | self.besides
 
 
-def of_modules(
-    found: Mapping[Identity, Collection[tuple[object, ...]]], keyed: bool = False
-) -> Held:
-    """What the module holds that an expression is; empty where that cannot be told. ``keyed``: it is what
-    lies under a constant key."""
+def of_modules(found: Mapping[Identity, list[tuple[object, ...]]]) -> Held:
+    """What the module holds that an expression is; empty where that cannot be told. Of one of several, the
+    last name on the way to all of them is where it is chosen.
+    """
     owners = {one[:2] for one in found}
     names = {re.split("[@#]", one[2])[0] for one in found if len(one) > 2}
     kinds = {kind for kind, *_ in owners}
     chosen = len(owners) == 1 and len(names) > 1 and kinds <= {"variable", "attribute"}
-    chosen |= keyed and len(found) > 1 and kinds == {"made"}
-    by = frozenset.intersection(*map(frozenset, found.values())) if chosen else ()
-    choices = {(frozenset(found), frozenset(by))} if chosen else set()
+    chosen |= len(found) > 1 and kinds == {"made"}
+    same = takewhile(
+        lambda names: len(set(names)) == 1, zip(*found.values(), strict=False)
+    )
+    way = [names[0] for names in same] if chosen else []
+    choices = {(frozenset(found), frozenset((way[0], way[-1])))} if chosen else set()
     return Held(whole=set(found), complete=bool(found), choices=choices)
 
 
