@@ -37,7 +37,13 @@ _NO_MODELS = frozenset(
 _READING = frozenset("access exchange rescale mixture".split())
 _ORDERING = frozenset("reverse sort insert pop".split())
 _ADDING = frozenset(
-    "append extend insert add_module register_module register_parameter".split()
+    """append extend insert add_module register_module register_parameter
+    set_submodule""".split()
+)
+_REPARAMETRIZES = frozenset(
+    f"torch.nn.utils.{name}"
+    for name in """weight_norm remove_weight_norm parametrizations.weight_norm
+    parametrizations.orthogonal parametrize.remove_parametrizations""".split()
 )
 
 _Change = tuple[
@@ -677,6 +683,9 @@ def _layers(
         if program.origin(call.func, function) == "builtins.setattr":
             if len(args) == 3 and is_layer(args[2]):
                 yield args[0], args[2] if isinstance(args[1], ir.Const) else None
+        if program.origin(call.func, function) in _REPARAMETRIZES:
+            if args and isinstance(args[0], (ir.Name, ir.Attr, ir.Item)):
+                yield args[0], call
         if isinstance(call.func, ir.Attr):
             if call.func.attr in _ADDING and args and is_layer(args[-1]):
                 yield call.func.value, args[-1]

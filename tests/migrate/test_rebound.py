@@ -482,6 +482,8 @@ WAYS = {
     "by a parameter that is registered": (
         'self.head.register_parameter("bias", nn.Parameter(torch.randn(3, device=device)))'
     ),
+    "by two parameters for one": "nn.utils.weight_norm(self.head)",
+    "in a part of its name": ('self.set_submodule("head", nn.Linear(8, 3).to(device))'),
     "by its constructor": "self.__init__()\n        self.to(device)",
     "by a layer's constructor": "self.head.__init__(8, 3)\n        self.to(device)",
     "by what its constructor calls": "self.build()\n        self.to(device)",
