@@ -447,3 +447,23 @@ def test_a_loss_that_is_chosen_at_run_time_runs(name: str) -> None:
         check_runs(source, result.output)
     else:
         assert [found.code for found in result.diagnostics] == ["AMP020"]
+
+
+@pytest.mark.parametrize(
+    "loop", ["for x, y in data", "for i, (x, y) in enumerate(data)"]
+)
+def test_what_a_loader_gives_is_no_number_of_a_place(loop: str) -> None:
+    source = (
+        "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
+        "torch.manual_seed(0)\n"
+        'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+        "data = [(torch.randn(4, 8, device=device), torch.tensor([0, 1, 2, 0], device=device))]\n"
+        "kept = torch.zeros(9, 3, device=device)\n"
+        "model = nn.Linear(8, 3).to(device)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        f"{loop}:\n    optimizer.zero_grad()\n    h = model(x)\n    kept[y] = h.detach()\n"
+        "    loss = F.cross_entropy(h, y)\n    loss.backward()\n    optimizer.step()\n"
+    )
+    output = migrate_source(source, path="train.py").output
+    assert "scaler.step(optimizer)" in output
+    check_runs(source, output)

@@ -340,10 +340,23 @@ class Stores(Planner):
             case ir.Name(id=name):
                 found = self.program.defined(name, function)
                 return bool(found) and all(
-                    d.stmt.kind in ("for", "augassign") or isinstance(d.value, ir.Const)
+                    d.stmt.kind == "augassign"
+                    or isinstance(d.value, ir.Const)
+                    or (d.stmt.kind == "for" and _counts(d.stmt, key))
                     for d in found
                 )
         return False
+
+
+def _counts(loop: ir.Stmt, name: ir.Expr) -> bool:
+    """Whether a loop's variable may be a number: no part of what a loader gives, ``for x, y in loader:``."""
+    match loop.targets:
+        case (ir.Display(items=(first, *_)),) if name != first or not any(
+            call.func in (ir.Name("enumerate"), ir.Name("range"))
+            for call in ir.calls_in(loop.value or name)
+        ):
+            return False
+    return True
 
 
 def _is_text(key: ir.Expr) -> bool:
