@@ -224,6 +224,8 @@ class SplitLast:
     given: bool = False
     depth: int = 1
     """2: the last of the layers are layers, too, and it is their last."""
+    full: bool = False
+    """What the last gives is cast as well: it need not be one that keeps what it is given."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,7 +168,8 @@ class _Editor(cst.CSTTransformer):
                 else:
                     rest = rest.with_changes(func=others)
                 made = upcast(rest)
-                return cst.Call(last, [cst.Arg(made)], lpar=node.lpar, rpar=node.rpar)
+                whole = cst.Call(last, [cst.Arg(made)], lpar=node.lpar, rpar=node.rpar)
+                return upcast(whole) if edit.full else whole
             case Bound():
                 function, limit = ("max", "min") if edit.negative else ("min", "max")
                 bound = f"{self.torch}.finfo({edit.tensor}.dtype).{limit}"

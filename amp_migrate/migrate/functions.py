@@ -145,9 +145,20 @@ class CustomFunctions:
         program = self.program
         names = {program.classes[one].name for one in family.classes}
         aliases = program.with_aliases(names)
+        renaming = [s for _, s in program.mentioning(*names) if _renames(s, aliases)]
+        renamed = {ir.last_of(one) or "" for stmt in renaming for one in stmt.targets}
+        names |= renamed
+        aliases |= (applied := program.with_aliases(renamed))
         for function, stmt, in_class in self._statements(names):
+            if any(stmt is one for one in renaming):
+                continue
             for expr in stmt.exprs:
                 called = set(_called_here(expr))
+                called |= {
+                    id(call.func)
+                    for call in ir.calls_in(expr)
+                    if ir.last_of(call.func) in applied
+                }
                 for inner in ir.walk(expr):
                     if isinstance(inner, ir.Const):
                         meant = isinstance(inner.value, str) and inner.value in names
@@ -359,6 +370,16 @@ class CustomFunctions:
             return program.owner(root, function.qualname) != function.qualname
         refs = program.resolve(func, function.qualname)
         return not any(ref.kind in ("class", "function") for ref in refs)
+
+
+def _renames(stmt: ir.Stmt, names: Collection[str]) -> bool:
+    """``multiply = Multiply.apply``: only where that is called, or handed on, the Function is used."""
+    match stmt:
+        case ir.Stmt(kind="assign", value=ir.Attr(value=held, attr="apply")):
+            return ir.last_of(held) in names and all(
+                isinstance(target, ir.Name) for target in stmt.targets
+            )
+    return False
 
 
 def _called_here(expr: ir.Expr) -> Iterator[int]:

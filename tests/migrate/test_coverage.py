@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from exactness import check_off, check_scaled
 from programs import HEAD, before_and_after, left_alone, migrated, trains_as_before
 from shorthand import written_out
 
-from amp_migrate.api import migrate_source
+from amp_migrate.api import migrate_paths, migrate_source
 
 LOOP = """\
 for i, (x, y) in enumerate(data):
@@ -571,6 +573,69 @@ for x, y in data:
     clip = "    nn.utils.clip_grad_norm_(both.parameters(), 1.0)\n"
     both = "    scaler.unscale_(first)\n    scaler.unscale_(second)\n"
     assert both + clip in migrated(source)
+
+
+PARTS = """\
+import argparse
+class Net(nn.Module):
+    def __init__(self, one, two, args):
+        super().__init__()
+        self.one, self.two = one, two
+        self.args = args
+        self.size = args.size
+        self.prior = torch.distributions.Normal(torch.zeros(self.size), 1.0)
+    def loss(self, x, y):
+        return criterion(self.two(self.one(x)), y)
+def main(args):
+    one, two = make(), nn.Linear(3, 3)
+    net = Net(one, two, args).to(device)
+    first = torch.optim.SGD(net.one.parameters(), lr=0.1)
+    second = torch.optim.SGD(net.two.parameters(), lr=0.1)
+    for epoch in range(3):
+        for x, y in data:
+            for _ in range(3 if epoch < 1 else 0):
+                first.zero_grad()
+                second.zero_grad()
+                loss = net.loss(x, y)
+                loss.backward()
+                nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+                first.step()
+            first.zero_grad()
+            second.zero_grad()
+            loss = net.loss(x, y)
+            loss.backward()
+            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            if epoch >= 1:
+                first.step()
+            second.step()
+main(argparse.Namespace(size=3, **{"depth": 2}))
+"""
+
+
+def test_a_clip_over_a_module_whose_parts_are_held_by_its_names() -> None:
+    pytest.importorskip("torch")
+    output = migrated(PARTS)
+    assert check_off(HEAD + PARTS, HEAD + output) == []
+    assert check_scaled(HEAD + PARTS, HEAD + output) == []
+    for part in output.split("scaler.update()")[:2]:
+        assert part.count("scaler.unscale_(") == 2
+        assert part.index("scaler.unscale_(second)") < part.index("nn.utils.clip")
+
+
+@pytest.mark.parametrize(
+    ("was", "made"),
+    [
+        ("self.size = args.size", "self.size, self.more = args.size, args.more"),
+        ("self.args = args", "self.args = args\n        self.more = make()"),
+        (
+            "main(argp",
+            "more = argparse.Namespace()\nvars(more)['size'] = make()\nmain(argp",
+        ),
+        ("first.zero_grad()\n                second.zero", "first.zero"),
+    ],
+)
+def test_a_clip_over_more_than_is_held(was: str, made: str) -> None:
+    assert left_alone(PARTS.replace(was, made)) in ("AMP030", "AMP031")
 
 
 def test_a_wrapper_of_ones_own_that_has_more() -> None:
@@ -1661,3 +1726,58 @@ class Pair:
 Pair(len(data) > 9).train()
 """
     assert left_alone(source) == "AMP030"
+
+
+BUILDS = f"""\
+{HEAD}
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = make()
+    def forward(self, x):
+        return self.layers(x)
+class Scheduled:
+    def __init__(self, net):
+        self.opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    def advance(self):
+        self.opt.step()
+    def zero_grad(self):
+        self.opt.zero_grad()
+def build(train):
+    net = Net().to(device)
+    if train:
+        scheduled = Scheduled(net)
+        return net, scheduled
+    return net
+"""
+TRAINS = """\
+import torch
+import torch.nn as nn
+from builds import build, criterion, data
+def main(args):
+    model, opt = build(True)
+    for x, y in data:
+        loss = criterion(model(x), y)
+        opt.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        opt.advance()
+if __name__ == "__main__":
+    main(3)
+"""
+
+
+@pytest.mark.parametrize(("imports", "known"), [("builds", True), ("train", False)])
+def test_a_maker_that_another_script_calls_too(
+    tmp_path: Path, imports: str, known: bool
+) -> None:
+    (tmp_path / "builds.py").write_text(BUILDS)
+    (tmp_path / "train.py").write_text(TRAINS)
+    (tmp_path / "shows.py").write_text(
+        f"import {imports}\nfrom builds import build, data\n"
+        'if __name__ == "__main__":\n    net = build(False)\n    print(net(data[0][0]))\n'
+    )
+    changed = migrate_paths([tmp_path]).changed
+    assert bool(changed) == known
+    texts = [str(one.output, "utf-8") for one in changed]
+    assert any("unscale_(opt.opt)" in text for text in texts) == known

@@ -1550,3 +1550,31 @@ def test_a_variable_of_another_file_that_is_none_at_first(
     )
     Path("train.py").write_text(re.sub(r"to\(device\)", f"to({used})", script))
     assert len(migrate_paths(["."]).changed) == changed
+
+
+BEHIND = f"""\
+{HEAD}class Trainer:
+    def __init__(self, model, on_gpu=True):
+        self.opt = torch.optim.SGD(model.parameters(), lr=0.1)
+        if on_gpu and torch.cuda.is_available():
+            self.device = torch.device("cuda:0")
+        OTHERWISE
+            self.device = torch.device("cpu")
+        self.model = model.to(self.device)
+{FIT}Trainer(nn.Linear(8, 3)).fit()
+"""
+
+
+@pytest.mark.parametrize(
+    ("otherwise", "enabled"),
+    [("else:", 'self.device.type == "cuda"'), ("elif on_gpu:", "AMP041")],
+)
+def test_a_device_that_is_chosen_behind_the_optimizer(
+    otherwise: str, enabled: str
+) -> None:
+    source = BEHIND.replace("OTHERWISE", otherwise)
+    assert switch(source) == enabled
+    if enabled != "AMP041":
+        output = migrate_source(source, path="train.py").output
+        assert output.index("self.scaler =") > output.index('torch.device("cpu")')
+        check_runs(source, output)

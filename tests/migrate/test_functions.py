@@ -318,6 +318,7 @@ USES = {
         class Net(nn.Module):
             def forward(self, x):
                 return own(x)
+        model = nn.Sequential(model, Net())
         """,
     "an attribute": """\
         class Net(nn.Module):
@@ -547,3 +548,71 @@ def test_zeros_that_are_filled_with_a_constant(name: str) -> None:
     result = migrate_source(source)
     assert result.output == source
     assert [found.code for found in result.diagnostics] == ["AMP022"]
+
+
+APART = f"""\
+{HEAD}
+class Clamp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1
+    @staticmethod
+    def backward(ctx, grad):
+        return grad.clamp(-0.1, 0.1)
+
+
+clamped = Clamp.apply
+
+
+class Clamped(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 3)
+    def forward(self, x):
+        return clamped(self.layer(x))
+
+
+class Plain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 3)
+    def forward(self, x):
+        return self.layer(x)
+
+
+def first():
+    one = Clamped().to(device)
+    opt = torch.optim.SGD(one.parameters(), lr=0.1)
+    for x, y in data:
+        opt.zero_grad()
+        loss = criterion(one(x), y)
+        loss.backward()
+        opt.step()
+
+
+def second():
+    two = Plain().to(device)
+    opt = torch.optim.SGD(two.parameters(), lr=0.1)
+    for x, y in data:
+        opt.zero_grad()
+        loss = criterion(two(x), y)
+        loss.backward()
+        opt.step()
+
+
+if __name__ == "__main__":
+    first()
+    second()
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "codes"),
+    [("", ["AMP022", None]), ("print(list(map(clamped, [data[0][0]])))\n", [])],
+)
+def test_a_function_that_another_loop_uses_by_a_name_of_its_own(
+    more: str, codes: list[str | None]
+) -> None:
+    result = migrate_source(APART + more, path="train.py")
+    found = [loop.diagnostic and loop.diagnostic.code for loop in result.loops]
+    assert found == (codes or ["AMP022", "AMP022"])

@@ -2389,8 +2389,12 @@ ANEW = "return {key: self.one[key](part) for key, part in parts.items()}"
 KEEPS = f"{ANEW.replace('return', 'self.kept |=')}\n        return self.kept"
 
 
-def test_a_dict_that_each_call_of_a_module_makes_anew() -> None:
-    before = HEAD + PARTS.replace("RETURN", ANEW)
+@pytest.mark.parametrize("name", ["h", "found"])
+def test_a_dict_that_each_call_of_a_module_makes_anew(name: str) -> None:
+    parts = PARTS.replace("RETURN", ANEW).replace("h = self.enc", f"{name} = self.enc")
+    before = HEAD + parts.replace(
+        "        for key in", f"        h = {name}\n        for key in"
+    )
     after = migrate_source(before, path="train.py").output
     assert "print(torch.cat(found).numpy().mean())" in after != before
     assert check_off(before, after) == []
@@ -2400,3 +2404,92 @@ def test_a_dict_that_each_call_of_a_module_makes_anew() -> None:
 def test_a_dict_that_a_module_keeps() -> None:
     result = migrate_source(HEAD + PARTS.replace("RETURN", KEEPS), path="train.py")
     assert [one.code for one in result.diagnostics] == ["AMP020"]
+
+
+OF_ROWS = """\
+class Noisy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.layer(x) * torch.randn_like(x)
+
+
+noisy = Noisy().to(device)
+
+
+def loss_of(one, two, y):
+    one, two = [each.transpose(1, 0).t() for each in (one, two)]
+    return F.mse_loss(model(one) + model(two), y)
+
+
+def run(x, y, train):
+    with torch.no_grad():
+        one, two = noisy(x), noisy(2 * x)
+    if not train:
+        with torch.no_grad():
+            return loss_of(one, two, y).item()
+    loss = loss_of(one, two, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+for x, y in pickle.loads(pickle.dumps(loader)):
+    print(run(x.to(device), y.to(device), True))
+    print(run(x.to(device), y.to(device), False))
+"""
+
+
+def test_tensors_that_come_out_of_a_comprehension() -> None:
+    before = f"import pickle\n{HEAD}{OF_ROWS}"
+    after = migrate_source(before, path="train.py").output
+    assert "full_two = two.float() if two.dtype is torch.float16 else two" in after
+    assert check_off(before, after) == []
+    assert check_mixed(before, after) == []
+
+
+@pytest.mark.parametrize("other", ["Voice()", "pickle.loads(pickle.dumps(Voice()))"])
+def test_a_module_that_need_not_be_given(other: str) -> None:
+    before = f"""\
+import pickle
+{HEAD}
+class Voice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.utils.weight_norm(nn.Linear(8, 8))
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+def build(name):
+    if name == "own":
+        voice = Voice()
+    else:
+        voice = {other}
+    voice.to(device)
+    return voice
+
+
+def shown(h, voice=None):
+    with torch.no_grad():
+        return h.mean().item() if voice is None else voice(h).mean().item()
+
+
+voice = build("own")
+for x, y in loader:
+    x, y = x.to(device), y.to(device)
+    h = model(x)
+    loss = F.mse_loss(h, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(shown(h), shown(h, voice))
+"""
+    after = migrate_source(before, path="train.py").output
+    assert "voice(h.float()).mean().item()" in after
+    assert check_off(before, after) == []
+    assert check_mixed(before, after) == []

@@ -427,6 +427,42 @@ loss = criterion(model(x), y)
 ---
 output = model[-1](model[:-1](x).float())
 
+=== a sigmoid that an option adds
+class Net(nn.Module):
+    def __init__(self, last):
+        super().__init__()
+        layers = [nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 1)]
+        if last:
+            layers += [nn.Sigmoid()]
+        self.layers = nn.Sequential(*layers)
+    def forward(self, x):
+        return self.layers(x)
+model = Net(len(loader) > 2).to(device)
+BCE
+---
+loss = criterion(model(x), y)
+---
+return self.layers[-1](self.layers[:-1](x).float()).float()
+
+=== a list under the name of the layers that are made of it
+def norm(width):
+    return eval("nn.LayerNorm")(width)
+class Net(nn.Module):
+    def __init__(self, last):
+        super().__init__()
+        self.net = [nn.Linear(6, 8), norm(8), nn.Linear(8, 1)]
+        if last:
+            self.net.append(nn.Sigmoid())
+        self.net = nn.Sequential(*self.net)
+    def forward(self, x):
+        return self.net(x)
+model = Net(len(loader) > 2).to(device)
+BCE
+---
+loss = criterion(model(x), y)
+---
+return self.net[-1](self.net[:-1](x).float()).float()
+
 === layers that are added by their names
 model = nn.Sequential()
 for i in range(2):
@@ -1166,6 +1202,56 @@ def make(last):
     layers.pop()
     if last:
         layers.append(nn.Sigmoid())
+    return nn.Sequential(*layers)
+model = make(len(loader) > 2).to(device)
+BCE
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== a list of an object that a method fills
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = [nn.Linear(6, 1), nn.Sigmoid()]
+        self.fill()
+        self.net = nn.Sequential(*self.net)
+    def fill(self):
+        self.net.append(nn.Hardtanh(0.0, 1.0))
+    def forward(self, x):
+        return self.net(x)
+model = Net().to(device)
+BCE
+---
+loss = criterion(model(x), y)
+---
+return self.net(x)
+
+=== a sigmoid that an option adds to what gives any precision
+model = [nn.Linear(6, 1), nn.Sigmoid()]
+class Any(nn.Module):
+    def forward(self, x):
+        return x + eval("torch.tensor(1.0, device=x.device)")
+def make(last):
+    layers = [nn.Linear(6, 1), Any()]
+    if last:
+        layers.append(nn.Sigmoid())
+    return nn.Sequential(*layers)
+model = make(len(loader) > 2).to(device)
+BCE
+---
+loss = criterion(model(x), y)
+---
+loss =
+
+=== an option that adds another layer
+def make(last):
+    layers = [nn.Linear(6, 1)]
+    if last:
+        layers.append(nn.Sigmoid())
+    else:
+        layers.append(nn.Hardtanh(0.0, 1.0))
     return nn.Sequential(*layers)
 model = make(len(loader) > 2).to(device)
 BCE

@@ -6,7 +6,7 @@ from pathlib import Path
 from textwrap import indent
 
 import pytest
-from exactness import check_off
+from exactness import check_off, check_scaled
 from half_support import check_runs
 from programs import HEAD, before_and_after, left_alone, migrated, trains_as_before
 from shorthand import before, written_out
@@ -1982,3 +1982,43 @@ def test_an_optimizer_of_another_call_is_not_there(
         result = HEAD + source
         assert migrated(source).count("scaler.unscale_(opt)\n            for p") == 1
         check_runs(result, migrate_source(result).output)
+
+
+CUT_OFF = """\
+class Rows(nn.Module):
+    def __init__(self, sizes):
+        super().__init__()
+        self.layers = nn.ModuleList([])
+        for a, b in zip(sizes, sizes[1:]):
+            self.layers.append(nn.Linear(a, b))
+    def forward(self, x):
+        for layer in self.layers:
+            x = x.data if len(x) > 99 else x
+            x = layer(x)[:, :8]
+        return x
+one, two = Rows([8, 8]).to(device), Rows([8, 4, 3]).to(device)
+cost = COST
+first = torch.optim.SGD(one.parameters(), lr=0.1)
+second = torch.optim.SGD(two.parameters(), lr=0.1)
+for x, y in data:
+    loss = cost(two(one(x)), y)
+    first.zero_grad()
+    second.zero_grad()
+    loss.backward()
+    first.step()
+    second.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("cost", "known"), [("nn.CrossEntropyLoss()", True), ("pickle.load(file)", False)]
+)
+def test_a_loss_of_torch_has_no_parameters(cost: str, known: bool) -> None:
+    source = CUT_OFF.replace("COST", cost)
+    if not known:
+        assert left_alone(source) == "AMP012"
+        return
+    pytest.importorskip("torch")
+    output = migrated(source)
+    assert check_off(HEAD + source, HEAD + output) == []
+    assert check_scaled(HEAD + source, HEAD + output) == []

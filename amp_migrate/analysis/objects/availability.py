@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from itertools import pairwise
 
 from amp_migrate.analysis.objects.makers import is_of_text
 from amp_migrate.analysis.objects.points_to import Fields, PointsTo, item
@@ -150,6 +151,20 @@ class Sight:
             return None
         return (last,)
 
+    def _holding(
+        self, late: list[Definition], place: Place
+    ) -> tuple[ir.Stmt, ir.Stmt] | None:
+        """The one statement of a place's block that gives a value, in its branches, say, and the next."""
+        block = self.program.control(place.function).block(place.stmt.path)
+        for stmt, following in pairwise(block):
+            if stmt.line > place.stmt.line and all(
+                made.function == place.function
+                and made.stmt.path[: len(stmt.path)] == stmt.path
+                for made in late
+            ):
+                return stmt, following
+        return None
+
     def _dominates(self, definition: Definition, place: Place) -> bool:
         """Whether a definition is passed on every way to the place."""
         return definition.function == place.function and self.program.control(
@@ -175,9 +190,15 @@ class Sight:
         if own is not None and own[1] in program.family(class_name):
             local = replaced(expr, held, ir.Attr(ir.Name(own[0]), held.attr))
             late = _late(definitions, at, line, place)
-            if late or not self._is_set(held.attr, own[1], place, frozenset()):
+            after = self._holding(late, place) if late else None
+            if after is not None:
+                # Behind it, it is set whatever came of it.
+                place = Place(place.function, after[1])
+            elif late:
                 return None
-            return Seen(local)
+            if not self._is_set(held.attr, own[1], place, frozenset()):
+                return None
+            return Seen(local, after and after[0])
         for definition in definitions:
             # The attribute is set from a parameter, which the place's function passes in.
             if isinstance(definition.value, (ir.Name, ir.Item)):

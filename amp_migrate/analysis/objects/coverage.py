@@ -47,6 +47,7 @@ from amp_migrate.analysis.objects.rebuilt import rebuilders
 from amp_migrate.analysis.objects.unfollowed import contents
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import parts_of, unpacked
+from amp_migrate.program.control_flow import is_main_guard
 from amp_migrate.program.link import CallSite, Program
 from amp_migrate.program.names import Definition
 
@@ -1684,7 +1685,23 @@ class Coverage:
             for site in one.context
             if self.program.functions[site.callee].name != "__init__"
             and self._asked.get(site.callee) is not site
-            and len(self.program.call_sites.get(site.callee, ())) > 1
+            and any(
+                other.call is not site.call and not self._is_of_another_run(other, site)
+                for other in self.program.call_sites.get(site.callee, ())
+            )
+        )
+
+    def _is_of_another_run(self, one: CallSite, beside: CallSite) -> bool:
+        """Whether a call stands under the main guard of a script that does not import another one's file."""
+        program, file = self.program, ir.file_of(beside.caller)
+        return (
+            ir.is_top(one.caller)
+            and ir.file_of(one.caller)
+            not in program.scripts_of((file,), program.around((file,)))
+            and any(
+                outer.kind == "if" and outer.value and is_main_guard(outer.value)
+                for outer in program.control(one.caller).around(one.stmt.path)
+            )
         )
 
     def _returned(self, callee: str) -> Iterator[tuple[str, ir.Stmt]]:

@@ -50,6 +50,10 @@ _PROTOCOL_OF_MODULES = frozenset(
     state_dict to to_empty train type zero_grad""".split()
 )
 """What libraries call on modules: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html"""
+_KEEP_TO_THEMSELVES = frozenset(
+    "buffers load_state_dict named_parameters parameters state_dict zero_grad".split()
+)
+"""Methods of modules that hand out no module, nor call one."""
 _ASK = frozenset(f"builtins.{name}" for name in "super isinstance issubclass".split())
 
 
@@ -467,6 +471,12 @@ class _Reader:
             and self.runs_once(caller)
         )
 
+    @cached_property
+    def _own_methods(self) -> frozenset[str]:
+        return frozenset(
+            name for one in self.program.classes.values() for name, _ in one.methods
+        )
+
     def entry_points(self, started: Collection[str]) -> Iterator[str]:
         """What nothing in a script calls, and can be called without arguments: a package's command
         (``[project.scripts]``) is such a function."""
@@ -521,7 +531,13 @@ class _Reader:
                     id(inner) for arg in call.args for inner in ir.walk(arg.value)
                 }
             harmless.add(id(call.func))
-            if isinstance(call.func, ir.Attr) and call.func.attr in RETURNS_SELF:
+            if isinstance(call.func, ir.Attr) and (
+                call.func.attr in RETURNS_SELF
+                or (
+                    call.func.attr in _KEEP_TO_THEMSELVES
+                    and call.func.attr not in self._own_methods
+                )
+            ):
                 harmless.add(id(call.func.value))
             is_called = id(call) in called
             found.is_open = found.is_open or (

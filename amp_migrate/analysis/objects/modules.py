@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from amp_migrate.analysis.objects.points_to import PointsTo
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import parts_of
+from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.link import Program
 
 
@@ -42,11 +43,19 @@ class Modules:
         self.can_run = can_run
         self.points_to = program.noted(PointsTo)
 
-    def of(self, expr: ir.Expr, function: str) -> list[Construction] | None:
-        """The calls that make the module that an expression stands for; None where unknown."""
+    def of(
+        self, expr: ir.Expr, function: str, called: bool = False
+    ) -> list[Construction] | None:
+        """The calls that make the module that an expression stands for; None where unknown. ``called``: it
+        is called, and so no list, as ``self.net`` is at first in ``self.net = Sequential(*self.net)``, nor,
+        of a variable, None.
+        """
         found: dict[Construction, None] = {}
         for one in self.points_to.whole(expr, function):
             if not self.can_run(one.function):
+                continue
+            is_list = isinstance(one.expr, ir.Display) and not one.fields
+            if called and (is_list or (one.is_none and isinstance(expr, ir.Name))):
                 continue
             if not isinstance(one.expr, ir.Call) or one.fields:
                 return None
@@ -62,7 +71,8 @@ class Modules:
     def layers(self, made: Construction) -> list[tuple[ir.Expr, str]] | None:
         """The layers that a plain ``nn.Sequential`` is made of, in order; the last is in sight.
 
-        Those that are not in sight before it are one expression with a star.
+        Those that are not in sight before it are one expression with a star; what an option adds or does not
+        is one that says ``perhaps``.
         """
         program = self.program
         if program.origin(made.call.func, made.function) not in (
@@ -197,15 +207,51 @@ class Modules:
         if written is not None:
             return written
         unknown: list[ir.Expr] = [ir.Operation("starred", (value,))]
+        found: list[ir.Expr] | None = None
+        added: list[ir.Expr] | None
+        filling = self._fills_of(made, value)
+        for stmt in filling[:1]:
+            found = _written(stmt.value)
+        for stmt in filling[1:]:
+            depth = len(filling[0].path)
+            if len(stmt.path) > depth:
+                added = self._chosen(stmt, value, made.function, depth)
+                added = unknown if added is None else added
+            else:
+                added = _added(stmt, value)
+            if found is None or added is None or _lends_self(stmt, value):
+                return unknown
+            found += added
+        return unknown if found is None else found
+
+    @cached_property
+    def filling(self) -> set[int]:
+        """Expressions (by `id`) in the statements that fill a list of which layers in a row are made."""
+        return {
+            id(part)
+            for function, _, call in self.program.calls_named("Sequential")
+            for arg in call.args
+            if arg.star == "*"
+            for stmt in self._fills_of(Construction(call, function), arg.value)
+            for part in parts_of(stmt)
+        }
+
+    def _fills_of(self, made: Construction, value: ir.Expr) -> list[ir.Stmt]:
+        """The statements of which the first makes the list that a call makes a module of, ``*value``, and
+        the others speak of it before that call; nothing where it is not made so."""
         at, program = made.function, self.program
-        if not isinstance(value, ir.Name) or program.owner(value.id, at) != at:
-            return unknown
-        said = [
-            (function, stmt)
-            for function, stmt in program.mentioning(value.id)
-            if program.owner(value.id, function) == at
-            and any(value in ir.walk(expr) for expr in stmt.exprs)
-        ]
+        if isinstance(value, ir.Name) and program.owner(value.id, at) == at:
+            said = [
+                (function, stmt)
+                for function, stmt in program.mentioning(value.id)
+                if program.owner(value.id, function) == at
+                and any(value in ir.walk(expr) for expr in stmt.exprs)
+            ]
+        elif isinstance(value, ir.Attr) and program.class_of_self(value.value, at):
+            # Others see it once it is made, unless they are called before.
+            said = [(at, stmt) for stmt in program.statements(at)]
+        else:
+            return []
         # Calls that say the same are equal.
         end = next(
             (
@@ -217,35 +263,31 @@ class Modules:
             None,
         )
         if end is None or ir.is_top(at) or any(f != at for f, _ in said):
-            return unknown
+            return []
         # From where the list is made to the call, in one block.
         depth = len(end.path)
-        found: list[ir.Expr] | None = None
-        added: list[ir.Expr] | None
+        found: list[ir.Stmt] = []
         for _, stmt in said:
             place = stmt.path[:depth]
             if place[:-1] != end.path[:-1] or place[-1][0] != end.path[-1][0]:
                 continue
             if place[-1][1] >= end.path[-1][1]:
                 break
-            if len(stmt.path) > depth:
-                added = self._chosen(stmt, value, at, depth)
-                added = unknown if added is None else added
-            elif stmt.kind in ("assign", "annassign") and stmt.targets == (value,):
-                found, added = [], _written(stmt.value)
-            else:
-                added = _added(stmt, value)
-            if found is None or added is None:
-                found = None
-            else:
-                found += added
-        return unknown if found is None else found
+            if (
+                len(stmt.path) == depth
+                and stmt.kind in ("assign", "annassign")
+                and stmt.targets == (value,)
+            ):
+                found = [stmt]
+            elif found:
+                found.append(stmt)
+        return found
 
     def _chosen(
-        self, stmt: ir.Stmt, name: ir.Name, function: str, depth: int
+        self, stmt: ir.Stmt, name: ir.Expr, function: str, depth: int
     ) -> list[ir.Expr] | None:
-        """What a statement under an option adds to a list, ``if use_sigmoid: ...``; None where that may be on
-        or off."""
+        """What a statement under an option adds to a list, ``if use_sigmoid: ...``: perhaps, where that may
+        be on or off; None where it stands elsewhere."""
         for outer in self.program.statements(function):
             if outer.path == stmt.path[:-1] and len(outer.path) == depth:
                 if outer.kind == "if" and outer.value is not None:
@@ -260,6 +302,8 @@ class Modules:
                     if len(truths) == 1:
                         runs = truths == {stmt.path[-1][0] == "body"}
                         return _added(stmt, name) if runs else []
+                    added = _added(stmt, name)
+                    return added and [ir.Operation("perhaps", (e,)) for e in added]
         return None
 
     @staticmethod
@@ -309,7 +353,23 @@ def _written(value: ir.Expr | None) -> list[ir.Expr] | None:
     return None
 
 
-def _added(stmt: ir.Stmt, name: ir.Name) -> list[ir.Expr] | None:
+def _lends_self(stmt: ir.Stmt, attribute: ir.Expr) -> bool:
+    """Whether a statement gives others the object of an attribute, or calls what may change that."""
+    if not isinstance(attribute, ir.Attr):
+        return False
+    own = attribute.value
+    read = [
+        part.value
+        for part in parts_of(stmt)
+        if isinstance(part, ir.Attr) and part.value == own
+    ]
+    called = [call.func for call in calls_of(stmt)]
+    return len(read) < sum(part == own for part in parts_of(stmt)) or any(
+        isinstance(func, ir.Attr) and func.value == own for func in called
+    )
+
+
+def _added(stmt: ir.Stmt, name: ir.Expr) -> list[ir.Expr] | None:
     """What a statement adds to a list; None where it may do something else with it."""
     match stmt.kind, stmt.value:
         case "augassign", value if stmt.targets == (name,) and value is not None:

@@ -67,6 +67,7 @@ def may_be_rebuilt(modules: Modules, named: ir.Expr, made: Construction) -> bool
     word = (ir.key_of(named) or "").rsplit(".", 1)[-1]
     # What it is filled by is no change.
     own = {id(one) for _, call in modules.adds_of(made) for one in ir.walk(call.func)}
+    own |= modules.filling
     return any(
         id(change.container) not in own
         and _may_be(modules, change, function, word, made)

@@ -170,9 +170,14 @@ class Ownership:
             if not _is_covered(coverages, identity, function, stmt, way):
                 parts = self._parts(target, function) if len(found.all) == 1 else None
                 given = dict(coverage.given_to(identity))
-                inside = [given.get(part, (*identity, part)) for part in parts or ()]
+                # A part has the name of what it was given, too.
+                inside = [
+                    {(*identity, part), given.get(part, (*identity, part))}
+                    for part in parts or ()
+                ]
                 if not inside or not all(
-                    _is_covered(coverages, one, function, stmt, way) for one in inside
+                    any(_is_covered(coverages, one, function, stmt, way) for one in its)
+                    for its in inside
                 ):
                     return None
             owners |= {one for one, c in coverages.items() if c.may_hold(identity)}

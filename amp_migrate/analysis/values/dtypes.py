@@ -105,6 +105,8 @@ class Tensors(Shown):
                 return index is not None and (
                     -len(items) <= index < len(items) and self._within(at, items[index])
                 )
+            case ir.Comprehension(elements=(element,)) if at.index is not None:
+                return self._within(at, element)
             case ir.Item(value=value, key=key):
                 if at.index is None and isinstance(value, (ir.Name, ir.Attr)):
                     elements = self.flow.elements(at.inner(value))

@@ -542,8 +542,15 @@ class Traces:
         ]
         if len(holders) != 1 or not isinstance(holders[0], ir.Name):
             return False
-        at = Made(holders[0], put.function, put.stmt)
-        made, from_start = self.flow.reaching(holders[0].id, at)
+        return self._is_made_here(Made(holders[0], put.function, put.stmt), set())
+
+    def _is_made_here(self, at: Made, seen: set[tuple[ir.Expr, ir.Path]]) -> bool:
+        """Whether what a variable holds was made in the same call, whatever names it had since."""
+        assert isinstance(at.expr, ir.Name)
+        if (at.expr, at.stmt.path) in seen:
+            return True
+        seen.add((at.expr, at.stmt.path))
+        made, from_start = self.flow.reaching(at.expr.id, at)
         return (
             not from_start
             and bool(made)
@@ -553,7 +560,12 @@ class Traces:
                     isinstance(one.value, (ir.Display, ir.Comprehension))
                     or (
                         isinstance(one.value, ir.Call)
-                        and self._gives_fresh(one.value, put.function)
+                        and self._gives_fresh(one.value, at.function)
+                    )
+                    or (
+                        isinstance(one.value, ir.Name)
+                        and all(isinstance(t, ir.Name) for t in one.targets)
+                        and self._is_made_here(Made(one.value, at.function, one), seen)
                     )
                 )
                 for one in made

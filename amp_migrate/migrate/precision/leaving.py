@@ -839,7 +839,7 @@ class Leaving:
             case ir.Deferred(body=body):
                 calls = ir.calls_in(body)
                 return any(self._wants_fp32(call.func, function) for call in calls)
-        made = self.remedies.modules.of(func, function)
+        made = self.remedies.modules.of(func, function, called=True)
         if made is None and isinstance(func, ir.Name):
             found = self.program.defined(func.id, function)
             lambdas = [d.value for d in found if isinstance(d.value, ir.Deferred)]
@@ -876,9 +876,13 @@ class Leaving:
                     dtype_table.NORMS.fullmatch(origin)
                     or dtype_table.EMBEDDING.fullmatch(origin)
                 )
+            layers = self.remedies.modules.layers(made) or []
+            if origin.startswith("torch.nn.utils.") and made.call.args:
+                # ``weight_norm(nn.Conv1d(...))`` is that layer.
+                layers = [(made.call.args[0].value, made.function)]
             inner = [
                 part
-                for expr, where in self.remedies.modules.layers(made) or ()
+                for expr, where in layers
                 for part in self.remedies.modules.of(expr, where) or ()
             ]
             return any(self._has_parameters(one, around) for one in inner)
@@ -924,7 +928,11 @@ class Leaving:
             if steps is None or not (off == "fp32" or self.remedies.dtypes.is_fp32(at)):
                 if product and self._own_region(function, stmt):
                     return None
-                sure = (tensor and value in firm) or _is_on_device(value)
+                sure = (
+                    (tensor and value in firm)
+                    or _is_on_device(value)
+                    or (bool(what) and self.remedies.is_tensor(at))
+                )
                 widened = self.remedies.raised(
                     function, stmt, value, sure, perhaps, hoists=bool(what)
                 )

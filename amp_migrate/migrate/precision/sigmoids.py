@@ -555,7 +555,7 @@ class Sigmoids(Planner):
         if first is not None and self._is_function(func, at.function):
             self._squash_operand(at, first)
             return
-        modules = self.modules.of(_layers(call), at.function)
+        modules = self.modules.of(_layers(call), at.function, called=True)
         if modules is not None:
             kinds = {program.origin(m.call.func, m.function) for m in modules}
             if len(kinds) > 1:
@@ -689,10 +689,22 @@ class Sigmoids(Planner):
         if layers is None or module.wrapped:
             raise self._lost(at)
         given_first = named is not _layers(call)
+        optional: list[tuple[ir.Expr, str]] = []
+        while layers[-1:] and _is_optional(layers[-1][0]):
+            optionally, function = layers.pop()
+            (last,) = ir.children(optionally)
+            optional.insert(0, (last, function))
+        if not layers:
+            raise self._lost(at)
         *others, (last, function) = layers
         ends = self.modules.of(last, function)
         depth = 1
-        while ends and len(ends) == 1 and not given_first and depth < _DEEPEST:
+        while (
+            ends
+            and len(ends) == 1
+            and not (given_first or optional)
+            and depth < _DEEPEST
+        ):
             (end,) = ends
             inner = self.modules.layers(end)
             if inner is None or end.wrapped or may_be_rebuilt(self.modules, last, end):
@@ -704,24 +716,38 @@ class Sigmoids(Planner):
         if ends and any(map(self.modules.layers, ends)):
             message = "the layers before BCELoss end in layers of their own, which are not taken apart"
             raise Unclear(message, at.stmt.line)
-        if not ends or any(
-            self.program.origin(end.call.func, end.function) not in _SQUASHING
-            for end in ends
-        ):
-            raise self._lost(at)
+        added = [self.modules.of(*one) for one in optional]
+        for each in added or [ends]:
+            if not each or any(
+                self.program.origin(end.call.func, end.function) not in _SQUASHING
+                for end in each
+            ):
+                raise self._lost(at)
         start = at.inner(given)
+        rows = [[*layers, *optional[:n]] for n in range(len(optional))]
+        if not optional or not all(map(self._takes_own_dtype, ends or ())):
+            rows.append(others)
         if (
             has_module_hooks(self.modules)
             or may_be_rebuilt(self.modules, named, module)
-            or not self.dtypes.is_fp32_through(others, start)
+            or not all(self.dtypes.is_fp32_through(row, start) for row in rows)
         ):
             raise self._lost(at)
         steps = steps_to(at.stmt, call)
         if steps is None or ir.key_of(named) is None:
             raise self._lost(at)
         self.halves.made_full.add(id(at.expr))
-        edit = SplitLast(at.stmt.path, steps, given_first, depth)
+        edit = SplitLast(at.stmt.path, steps, given_first, depth, bool(optional))
         self.remedies.edit(at.function, edit)
+
+    def _takes_own_dtype(self, layer: Construction) -> bool:
+        """Whether what a layer is given has the dtype of its parameters, or it raises."""
+        origin = self.program.origin(layer.call.func, layer.function) or ""
+        return bool(
+            dtype_table.PARAMETRIC.fullmatch(origin)
+            and not dtype_table.EMBEDDING.fullmatch(origin)
+            and not dtype_table.NORMS.fullmatch(origin)
+        )
 
     def _expect_no_half(self, at: Made) -> None:
         """What is no sigmoid must not be half by itself."""
@@ -762,6 +788,11 @@ def _is_another(key: ir.Expr | None, word: str) -> bool:
         case ir.Call(func=ir.Attr(value=ir.Const(value=str(text)), attr="format")):
             return not word.startswith(text.partition("{")[0])
     return False
+
+
+def _is_optional(layer: ir.Expr) -> bool:
+    """Whether layers in a row have it where an option says so."""
+    return isinstance(layer, ir.Operation) and layer.op == "perhaps"
 
 
 def _layers(call: ir.Call) -> ir.Expr:

@@ -228,11 +228,26 @@ class Reach:
                     continue
                 if self.program.origin(call.func, function) is not None:
                     continue
+                if self._is_plain_loss(call.func, function):
+                    continue
                 if not self.ownership.holders(call.func, function, stmt):
                     key = ir.key_of(call.func) or ""
                     if "loss" not in key.lower() and "crit" not in key.lower():
                         return False
         return True
+
+    def _is_plain_loss(self, expr: ir.Expr, function: str) -> bool:
+        """Whether an expression is a loss of torch, which has no parameters."""
+        kinds = [
+            self.program.origin(one.call.func, one.function) or ""
+            for one in self._modules.of(expr, function) or ()
+        ]
+        return bool(kinds) and all(
+            kind.startswith("torch.nn.")
+            and kind.endswith("Loss")
+            and not kind.endswith("SoftmaxWithLoss")
+            for kind in kinds
+        )
 
     def only_strangers(
         self, backward: Backward, runs: Sequence[Run], births: Iterable[Birth]

@@ -10,7 +10,7 @@ from amp_migrate.analysis.objects.live import Live
 from amp_migrate.analysis.objects.optimizers import Slot
 from amp_migrate.analysis.paths.aftermath import Aftermath
 from amp_migrate.analysis.paths.association import Scalers, goes_through
-from amp_migrate.analysis.paths.events import Event, Events
+from amp_migrate.analysis.paths.events import Event, Events, innermost_loop
 from amp_migrate.analysis.paths.identity import order
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.paths.ownership import Ownership
@@ -72,14 +72,19 @@ class Placer:
 
     def place(self) -> Placement | Refusal:
         """A placement that no way faults, or the reason why there is none."""
-        placed = [self._place(updates) for updates in self._updates()]
-        return next((p for p in placed if isinstance(p, Placement)), placed[0])
+        refusals: list[Refusal] = []
+        for placed in map(self._place, self._updates()):
+            if isinstance(placed, Placement):
+                return placed
+            refusals.append(placed)
+        return refusals[0]
 
     def _updates(self) -> Iterator[set[Placed]]:
         """Where the updates may go, best first: behind the last step of a scaler in its block, or in
-        the block that holds all its steps."""
+        the block that holds all its steps, or all those of a loop."""
         turns: dict[tuple[object, ...], list[list[Placed]]] = {}
         outer: dict[tuple[object, ...], list[Placed]] = {}
+        looped: dict[tuple[object, ...], list[Placed]] = {}
         for function, stmt, slot in sorted(
             self.steps, key=lambda step: (step[0], step[1].line)
         ):
@@ -87,7 +92,9 @@ class Placer:
             path = self._end_of_turn(function, stmt.path)
             block = (function, path[:-1], path[-1][0])
             placed = (function, path, slot)
+            loop = innermost_loop(self.program.functions[function], path)
             outer.setdefault((scaler, function), []).append(placed)
+            looped.setdefault((scaler, function, loop), []).append(placed)
             in_block = turns.setdefault((scaler, block), [])
             if not in_block or slot in {other for _, _, other in in_block[-1]}:
                 # An optimizer that steps again has begun another turn.
@@ -96,6 +103,8 @@ class Placer:
         yield {turn[-1] for in_block in turns.values() for turn in in_block}
         if any(len(steps) > 1 for steps in outer.values()):
             yield {_behind_all(steps) for steps in outer.values()}
+        if len(looped) > len(outer):
+            yield {_behind_all(steps) for steps in looped.values()}
 
     def _end_of_turn(self, function: str, path: ir.Path) -> ir.Path:
         """A statement, or the loop around it that steps each of some optimizers."""
@@ -301,7 +310,7 @@ class Placer:
             return
         path = outer
         step = self._nearest_step(function, path, access.optimizer)
-        if step is None:
+        if step is None or self._is_for_another(function, path, step):
             placement.unscale_before.add((function, path, slot))
             return
         common = 0
@@ -334,6 +343,20 @@ class Placer:
                 # The step stands under a condition of its own: every way on meets one update behind it.
                 placement.update_after.discard(placed)
                 placement.update_after.add((function, holder, placed[2]))
+
+    def _is_for_another(self, function: str, path: ir.Path, step: ir.Path) -> bool:
+        """Whether gradients are made and read in a loop that steps some other optimizer on them, not this
+        one: it clears them for its next round."""
+        loop = innermost_loop(self.program.functions[function], path)
+
+        def inside(at: str, other: ir.Path) -> bool:
+            return at == function and other[: len(loop)] == loop
+
+        return (
+            not inside(function, step)
+            and any(inside(*site) for site in self.backwards)
+            and any(inside(at, stmt.path) for at, stmt, _ in self.steps)
+        )
 
     def _same_test(
         self, function: str, path: ir.Path, step: ir.Path, common: int
