@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TypeVar
 
 from amp_migrate.analysis.sizes.domain.given import Given
 from amp_migrate.analysis.sizes.domain.heap import Heap
@@ -45,7 +46,9 @@ MAIN_STEPS = 60_000
 ENTRY_STEPS = 20_000
 PATIENCE = 8_000
 """With so many steps, an entry has to find another layer, or other sizes of one, to get as many again."""
-PROGRAM_STEPS = 1_200_000
+LEAST_PATIENCE = 1_000
+"""With so many, where a program has more entries than steps for each."""
+PROGRAM_STEPS = 650_000
 _SHARES = {
     "files": 0.25,
     "mains": 0.45,
@@ -55,6 +58,8 @@ _SHARES = {
 }
 """How much of the steps of a program may be spent when each kind of entry is through."""
 _RECURSION = 8_000
+
+Entry = TypeVar("Entry")
 
 
 class Explorer(Construction):
@@ -69,6 +74,8 @@ class Explorer(Construction):
         self.allowed = steps
         self._entry_limit = 0
         """How many steps the present entry may get in all."""
+        self._patience = PATIENCE
+        """How many steps it gets without finding anything."""
         self._news = 0
         """What was found when it got the last of them."""
         self._shares: Mapping[str, float] = {}
@@ -151,7 +158,7 @@ class Explorer(Construction):
         if self.limit >= self._entry_limit or self.recorder.news == self._news:
             super().out_of_steps()
         self._news = self.recorder.news
-        self.limit = min(self.limit + PATIENCE, self._entry_limit)
+        self.limit = min(self.limit + self._patience, self._entry_limit)
 
     # -- entries ------------------------------------------------------------------------------
 
@@ -183,22 +190,27 @@ class Explorer(Construction):
                 run = partial(self.run, body, self.modules[file])
                 self._from(run, MAIN_STEPS)
         recorder.closed = False
-        self._until("functions")
-        for function in self._free_functions(files):
-            self._enter(function)
-        self._until("classes")
-        classes = [name for name in recorder.classes if ir.file_of(name) in files]
-        for name in classes:
-            self._construct(name)
-        self._until("again")
-        for name in self._undecided():
-            if ir.file_of(name) in files:
-                self._construct(name, again=True)
-        self._until("")
-        self._methods(files)
+        self._enter_all("functions", self._free_functions(files), self._enter)
+        self._enter_all("classes", self._classes(files), self._construct)
+        again = partial(self._construct, again=True)
+        self._enter_all("again", self._undecided(files), again)
+        self._enter_all("", self._methods(files), self._run_method)
 
     def _until(self, kind: str) -> None:
         self.allowed = int(self._shares.get(kind, 1.0) * self.most)
+
+    def _enter_all(
+        self, kind: str, entries: list[Entry], enter: Callable[[Entry], None]
+    ) -> None:
+        """Run entries of a kind. Where they are many, one that finds nothing gets its share of the steps."""
+        self._until(kind)
+        left = len(entries)
+        for one in entries:
+            share = (self.allowed - self.spent) // left
+            self._patience = min(max(share, LEAST_PATIENCE), PATIENCE)
+            enter(one)
+            left -= 1
+        self._patience = PATIENCE
 
     def _from(self, run: Callable[[], object], limit: int = ENTRY_STEPS) -> None:
         if self.spent >= self.allowed:
@@ -207,11 +219,11 @@ class Explorer(Construction):
         run_by_now = len(self.recorder.reached)
         phases.at("following layer sizes", run_by_now, len(self.program.functions))
         mark = len(self.heap.log)
-        self._guarded(run, limit, PATIENCE)
+        self._guarded(run, limit, self._patience)
         self.heap.undo(mark)
 
-    def _free_functions(self, files: frozenset[str]) -> Iterator[Func]:
-        """Functions that lead to layers and that nothing has run yet: of each file one in turn."""
+    def _free_functions(self, files: frozenset[str]) -> list[Func]:
+        """Functions that lead to layers: of each file one in turn."""
         ranks: Counter[str] = Counter()
         found: list[tuple[int, Func]] = []
         for name, made in self.recorder.made.items():
@@ -223,23 +235,26 @@ class Explorer(Construction):
                     found.append((ranks[file], made))
                     ranks[file] += 1
         found.sort(key=lambda one: one[0])
-        for _, made in found:
-            if made.function.qualname not in self.recorder.reached:
-                yield made
+        return [made for _, made in found]
 
     def _enter(self, made: Func) -> None:
-        """Call a function of which no call is seen, with its defaults."""
+        """Call a function with its defaults, if nothing has called it."""
         function = made.function
+        if function.qualname in self.recorder.reached:
+            return
         given = Given(rest="default", line=function.line)
         site = ir.Call(ir.Name(function.name), (), function.line)
         self._from(lambda: self.call_function(made, given, site))
 
-    def _undecided(self) -> list[str]:
+    def _classes(self, files: frozenset[str]) -> list[str]:
+        return [name for name in self.recorder.classes if ir.file_of(name) in files]
+
+    def _undecided(self, files: frozenset[str]) -> list[str]:
         """Classes that are made with unknown sizes only, by what is read from a file for example."""
         ready: dict[str, bool] = {}
         for one in self.recorder.found.values():
             owner = self.program.functions[one.function].class_name
-            if owner is not None:
+            if owner is not None and ir.file_of(owner) in files:
                 whole = any(
                     all(not isinstance(row[w], Unknown) for w in one.layer.widths)
                     for row in one.rows
@@ -261,21 +276,29 @@ class Explorer(Construction):
         given = Given(rest="default", line=cls.facts.line)
         self._from(lambda: self.instantiate(cls, given, site, cls.scope))
 
-    def _methods(self, files: frozenset[str]) -> None:
-        """Run what no constructor runs: ``forward`` of a made object, with unknown arguments."""
-        for name, function in self.program.functions.items():
-            if function.class_name is None or name in self.recorder.reached:
+    def _methods(self, files: frozenset[str]) -> list[tuple[ClassValue, Func]]:
+        """Methods that lead to layers, with their classes."""
+        found = []
+        for function in self.program.functions.values():
+            if function.class_name is None or function.qualname in self.recorder.reached:
                 continue
-            if ir.file_of(name) not in files:
+            if ir.file_of(function.qualname) not in files:
                 continue
             cls = self.recorder.classes.get(function.class_name)
             if cls is None or not any(self.recorder.mentions(s) for s in function.body):
                 continue
             made = cls.state.get(function.name)
             if isinstance(made, Func) and made.function is function:
-                self._from(lambda c=cls, f=made: self._run_method(c, f))  # type: ignore[misc]
+                found.append((cls, made))
+        return found
 
-    def _run_method(self, cls: ClassValue, method: Func) -> None:
+    def _run_method(self, entry: tuple[ClassValue, Func]) -> None:
+        """Run what no constructor runs: ``forward`` of a made object, with unknown arguments."""
+        cls, method = entry
+        if method.function.qualname not in self.recorder.reached:
+            self._from(lambda: self._called(cls, method))
+
+    def _called(self, cls: ClassValue, method: Func) -> None:
         outer, self.quiet = self.quiet, self.quiet + 1
         site = ir.Call(ir.Name(cls.facts.name), (), cls.facts.line)
         made = self.instantiate(cls, Given(rest="default"), site, cls.scope)
