@@ -34,9 +34,12 @@ class Fixpoint(Generic[_Key, _Value]):
         equation: Callable[[_Key], _Value],
         least: _Value,
         join: Callable[[Iterable[_Value]], _Value],
+        *,
+        lasting: bool = False,
     ) -> None:
         """``equation``: the right side, which asks `of` for others. ``least``: what is known of one that no
-        value has reached. ``join``: the least value that is none below those given."""
+        value has reached. ``join``: the least value that is none below those given. ``lasting``: no answer
+        is ever forgotten, and what answers stand on need not be known for long."""
         self._equation = equation
         self._least = least
         self._join = join
@@ -47,9 +50,19 @@ class Fixpoint(Generic[_Key, _Value]):
         """Those that are just being computed, outermost first."""
         self._pending: dict[_Key, None] = {}
         """Those of which something that they have asked for has changed."""
+        self._lasting = lasting
+        self.settled: dict[_Key, _Value] = {}
+        """Lasting answers that are whole."""
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether an equation is being computed: an answer need not be whole."""
+        return bool(self._computed)
 
     def of(self, key: _Key) -> _Value:
         """The answer; inside of an equation, the one that is known so far."""
+        if key in self.settled:
+            return self.settled[key]
         if key not in self._values:
             self._values[key] = self._least
             if len(self._computed) < _DEEPEST:
@@ -61,6 +74,11 @@ class Fixpoint(Generic[_Key, _Value]):
         else:
             while self._pending:
                 self._compute(self._pending.popitem()[0])
+            if self._lasting:
+                self.settled |= self._values
+                for kept in (self._values, self._readers, self._changes):
+                    kept.clear()
+                return self.settled[key]
         return self._values[key]
 
     def _compute(self, key: _Key) -> None:

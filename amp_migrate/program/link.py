@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import heapq
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeVar
+from operator import itemgetter
+from typing import Any, TypeVar
 
 from amp_migrate.core.closure import reached
 from amp_migrate.core.effort import spend
+from amp_migrate.core.fixpoint import Fixpoint
 from amp_migrate.core.records import quickly_made
 from amp_migrate.program import ir
 from amp_migrate.program.attribute_dicts import attribute_dicts
@@ -52,18 +52,6 @@ class CallSite:
     """Whether the first parameter is filled by the receiver."""
 
 
-@dataclass(slots=True)
-class _Named:
-    """The calls of one name, by their place among them."""
-
-    open: dict[int, tuple[str, ir.Stmt, ir.Call]]
-    """Those of which it is not known yet what they run."""
-    settled: dict[str, dict[int, CallSite]] = field(
-        default_factory=lambda: defaultdict(dict)
-    )
-    """The others, by the function that they run."""
-
-
 _Answer = TypeVar("_Answer")
 
 _PROPERTIES = frozenset(("builtins.property", "functools.cached_property"))
@@ -89,29 +77,16 @@ class Program(Names):
         super().__init__(modules, layout)
         self.whole: Program | None = None
         """The program of which this one lacks what some methods do."""
-        self._families: dict[str, frozenset[str]] = {}
-        self._refs: dict[
-            tuple[str, ir.Expr], frozenset[Ref] | tuple[frozenset[Ref], int] | int
-        ] = {}
-        """What expressions are known to stand for. Of a question that is being answered, how many are
-        around it; with an answer that lacks what a question further out will find, the depth of that."""
-        self._depth = 0
-        self._cut = sys.maxsize
-        """The outermost question that the present one has run into."""
-        self._lacking: dict[int, list[tuple[str, ir.Expr]]] = {}
-        """The questions whose answers lack something, by the depth where that will be found."""
-        self._depths: list[int] = []
-        """These depths as a heap, deepest first."""
+        self._answers: Fixpoint[tuple[Any, ...], Any] = Fixpoint(
+            lambda key: key[0](self, *key[1:]), (), _joined, lasting=True
+        )
+        """What some methods find, by the method and what it is asked: each may ask for any other, and for
+        itself. ``()``: nothing yet."""
         self._externals: dict[str, frozenset[Ref]] = {}
         self._self_classes: dict[str, tuple[str, str] | None] = {}
-        self._attributes: dict[str, list[tuple[str, Definition]]] = {}
         self._named_targets: dict[str, list[tuple[ir.Expr, Definition]]] = {}
-        self._bases: dict[str, tuple[str, ...]] = {}
-        self._outer_bases: dict[str, frozenset[str]] = {}
-        self._callees: dict[tuple[str, ir.Expr], tuple[str, ...]] = {}
         self._sites: dict[int, dict[str, list[CallSite]]] = {}
         """By the identity of a call, and the function that it runs."""
-        self._named: dict[str, _Named] = {}
         self._only_read: dict[tuple[str, str], bool] = {}
         self._followed: dict[tuple[str, str], bool] = {}
         self._positionals: dict[str, tuple[str, ...]] = {}
@@ -147,14 +122,24 @@ class Program(Names):
     def attribute_definitions(self, class_name: str, attr: str) -> list[Definition]:
         """Every ``self.attr = ...`` in the methods of a class, its bases and its subclasses here."""
         family = self.family(class_name)
-        known = self._set_attributes(attr)
-        spend(len(known))
-        found = [definition for owner, definition in known if owner in family]
-        for related in sorted(family):
-            fields = self.written_fields(related)
+        known = self._answers.of((Program._set_attributes, attr)) or {}
+        owners = family & known.keys()
+        spend(sum(len(known[owner]) for owner in owners))
+        found = [one for owner in owners for one in known[owner]]
+        if len(owners) > 1:
+            found.sort(key=itemgetter(0))
+        definitions = [definition for _, definition in found]
+        for related in sorted(family & self._with_fields.keys()):
+            fields = self._with_fields[related]
             if attr in fields:
-                found += self._given_to_field(related, fields.index(attr), attr)
-        return found
+                definitions += self._given_to_field(related, fields.index(attr), attr)
+        return definitions
+
+    @cached_property
+    def _with_fields(self) -> dict[str, tuple[str, ...]]:
+        """Of the classes that have such: see `written_fields`."""
+        found = {name: self.written_fields(name) for name in self.classes}
+        return {name: fields for name, fields in found.items() if fields}
 
     def fields(self, class_name: str) -> tuple[str, ...]:
         """The fields of a dataclass without bases, which has room for more; none of any other class."""
@@ -210,21 +195,17 @@ class Program(Names):
                 value = call.argument(position, name)
                 yield Definition(function, stmt, value, None, call)
 
-    def _set_attributes(self, attr: str) -> list[tuple[str, Definition]]:
-        """(class, definition) of everything that sets an attribute of that name."""
-        if attr in self._attributes:
-            return self._attributes[attr]
-        spend(4 * len(self.attribute_targets.get(attr, ())))
-        found, whole = self._whole(
-            lambda: [
-                (class_name, definition)
-                for holder, definition in self.attribute_targets.get(attr, ())
-                for class_name in self._set_on(holder, definition.function)
-            ]
-        )
-        if whole:
-            self._attributes[attr] = found
-        return found
+    def _set_attributes(
+        self, attr: str
+    ) -> dict[str, tuple[tuple[int, Definition], ...]]:
+        """By class: each of what sets an attribute of that name, behind its place among all that do."""
+        targets = self.attribute_targets.get(attr, ())
+        spend(4 * len(targets))
+        found: dict[str, list[tuple[int, Definition]]] = defaultdict(list)
+        for place, (holder, definition) in enumerate(targets):
+            for class_name in self._set_on(holder, definition.function):
+                found[class_name].append((place, definition))
+        return {owner: tuple(set_here) for owner, set_here in found.items()}
 
     def _set_on(self, holder: ir.Expr, function: str) -> frozenset[str]:
         """The classes of which an object, or all, is given an attribute."""
@@ -321,22 +302,17 @@ class Program(Names):
 
     def bases(self, class_name: str) -> tuple[str, ...]:
         """The classes of this program that a class derives from, itself first."""
-        if class_name in self._bases:
-            return self._bases[class_name]
-        found, whole = self._whole(lambda: tuple(self._find_bases(class_name)))
-        if whole:
-            self._bases[class_name] = found
+        found: tuple[str, ...] = self._answers.of((Program._find_bases, class_name))
         return found
 
-    def _find_bases(self, class_name: str) -> Iterator[str]:
-        seen: set[str] = set()
+    def _find_bases(self, class_name: str) -> tuple[str, ...]:
+        seen: dict[str, None] = {}
         pending = [class_name]
         while pending:
             current = pending.pop(0)
             if current in seen or current not in self.classes:
                 continue
-            seen.add(current)
-            yield current
+            seen[current] = None
             found = self.classes[current]
             for base in found.bases:
                 pending += [
@@ -344,15 +320,13 @@ class Program(Names):
                     for r in self.resolve(base, found.parent)
                     if r.kind == "class"
                 ]
+        return tuple(seen)
 
     def external_bases(self, class_name: str) -> frozenset[str]:
         """Dotted names of the bases that are not of this program; ``?`` for unreadable ones."""
-        if class_name in self._outer_bases:
-            return self._outer_bases[class_name]
-        found, whole = self._whole(lambda: self._find_external_bases(class_name))
-        if whole:
-            self._outer_bases[class_name] = found
-        return found
+        return (
+            self._answers.of((Program._find_external_bases, class_name)) or frozenset()
+        )
 
     def _find_external_bases(self, class_name: str) -> frozenset[str]:
         found: set[str] = set()
@@ -366,29 +340,29 @@ class Program(Names):
 
     def family(self, class_name: str) -> frozenset[str]:
         """A class with its bases, its subclasses here, and what else these derive from."""
-        if class_name not in self._families:
-            related = set(self.bases(class_name))
-            for other in self._descendants.get(class_name, ()):
-                related |= self._ancestry[other]
-            self._families[class_name] = frozenset(related)
-        return self._families[class_name]
+        return self._answers.of((Program._find_family, class_name)) or frozenset()
+
+    def _find_family(self, class_name: str) -> frozenset[str]:
+        related = set(self.bases(class_name))
+        for other in self._descendants.get(class_name, ()):
+            related |= set(self.bases(other))
+        return frozenset(related)
 
     def related(self, scope: str) -> frozenset[str]:
         """The family of a class; of a function, that alone."""
         return self.family(scope) if scope in self.classes else frozenset((scope,))
 
-    @cached_property
-    def _ancestry(self) -> dict[str, frozenset[str]]:
-        return {name: frozenset(self.bases(name)) for name in self.classes}
-
-    @cached_property
-    def _descendants(self) -> dict[str, list[str]]:
+    @property
+    def _descendants(self) -> dict[str, tuple[str, ...]]:
         """By class: itself and those that derive from it, in the order of the program."""
-        found: dict[str, list[str]] = {}
-        for name, ancestors in self._ancestry.items():
-            for one in ancestors:
-                found.setdefault(one, []).append(name)
-        return found
+        return self._answers.of((Program._find_descendants,)) or {}
+
+    def _find_descendants(self) -> dict[str, tuple[str, ...]]:
+        found: dict[str, list[str]] = defaultdict(list)
+        for name in self.classes:
+            for one in self.bases(name):
+                found[one].append(name)
+        return {name: tuple(derived) for name, derived in found.items()}
 
     def method(self, class_name: str, name: str) -> str | None:
         """Qualified name of the method that ``instance.name`` finds in this program."""
@@ -450,85 +424,42 @@ class Program(Names):
                     return _NOTHING
         elif not isinstance(expr, _RESOLVED):
             return _NOTHING
-        key = (function, expr)
-        known = self._refs.get(key)
-        if known is None and isinstance(expr, (ir.Name, ir.Attr)):
+        key = (Program._resolved, expr, function)
+        known: frozenset[Ref] | None = self._answers.settled.get(key)
+        if known is not None:
+            return known
+        if isinstance(expr, (ir.Name, ir.Attr)):
             there = self._import(expr, function)
             if isinstance(there, str):
                 several = self.alternatives(expr, function)
                 if several:
                     return frozenset().union(*(self.resolve(*one) for one in several))
-                known = self._refs[key] = self._external(there)
-            elif there is not None:
+                known = self._answers.settled[key] = self._external(there)
+                return known
+            if there is not None:
                 return self.resolve(*there)
-        if known is not None:
-            if isinstance(known, int):
-                self._cut = min(self._cut, known)
-                return _NOTHING
-            if isinstance(known, tuple):
-                found, cut = known
-                self._cut = min(self._cut, cut)
-                return found
-            return known
-        spend(400)
-        depth = self._refs[key] = self._depth
-        outer, self._cut = self._cut, sys.maxsize
-        self._depth += 1
-        try:
-            found = frozenset(self._resolve(expr, function))
-        except BaseException:
-            del self._refs[key]
-            if not depth:
-                self._ask_again(depth)
-            raise
-        finally:
-            self._depth -= 1
-            cut, self._cut = self._cut, outer
-        if cut < depth:
-            # What is missing is what a question further out is about to find: that one's answer will
-            # be whole, this one is good for no longer than until then.
-            self._refs[key] = found, cut
-            if cut not in self._lacking:
-                heapq.heappush(self._depths, -cut)
-                self._lacking[cut] = []
-            self._lacking[cut].append(key)
-            self._cut = min(outer, cut)
-            return found
-        self._refs[key] = found
-        if cut == depth:
-            self._ask_again(depth)
-        return found
+        return self._answers.of(key) or _NOTHING
 
-    def _ask_again(self, depth: int) -> None:
-        """Forget the answers that lack what the question at a depth, or one further in, was to find."""
-        while self._depths and -self._depths[0] >= depth:
-            for asked in self._lacking.pop(-heapq.heappop(self._depths)):
-                del self._refs[asked]
-
-    def _whole(self, ask: Callable[[], _Answer]) -> tuple[_Answer, bool]:
-        """An answer, and whether it is whole: lacks nothing that a question further out will find."""
-        outer, self._cut = self._cut, sys.maxsize
-        try:
-            found = ask()
-        finally:
-            cut, self._cut = self._cut, min(outer, self._cut)
-        return found, cut == sys.maxsize
+    def _resolved(self, expr: ir.Expr, function: str) -> frozenset[Ref]:
+        spend(300)
+        # To join sets takes none of the time that it takes to put what they hold into another.
+        return _NOTHING.union(*self._resolve(expr, function))
 
     def _external(self, origin: str) -> frozenset[Ref]:
         if origin not in self._externals:
             self._externals[origin] = frozenset((Ref("external", origin),))
         return self._externals[origin]
 
-    def _resolve(self, expr: ir.Expr, function: str) -> Iterator[Ref]:
+    def _resolve(self, expr: ir.Expr, function: str) -> Iterator[frozenset[Ref]]:
         match expr:
             case ir.Name(id=name):
                 own = self.self_class(function)
                 if own is not None and name == own[0]:
-                    yield Ref("instance", own[1])
+                    yield _one("instance", own[1])
                     return
                 made = self._class_of_method(name, function)
                 if made is not None:
-                    yield Ref("class", made)
+                    yield _one("class", made)
                     return
                 owner = self.owner(name, function)
                 if owner is not None:
@@ -539,32 +470,37 @@ class Program(Names):
                     for base in self.bases(own[1])[1:]:
                         above = self.method(base, attr)
                         if above is not None:
-                            yield Ref("function", above)
+                            yield _one("function", above)
                             break
                     return
                 if attr == "module":
                     yield from self._wrapped(value, function)
                 if attr not in self._attribute_names:
                     return
+                definitions: dict[int, Definition] = {}
+                unset = False
                 for ref in self.resolve(value, function):
                     if ref.kind in ("instance", "class"):
                         through_self = own is not None and value == ir.Name(own[0])
                         for method in self.methods(ref.name, attr, through_self):
                             found = Ref("function", method)
-                            yield found
+                            yield frozenset((found,))
                             if ref.kind == "instance" and self.is_property(method):
                                 yield from self._result_of(found)
                         if ref.name in self.attribute_dicts:
                             continue
                         set_here = self.attribute_definitions(ref.name, attr)
-                        # `for callback in callbacks: callback.learner = self`
-                        for definition in set_here or self._set_by_name(attr):
-                            yield from self._resolve_definition(definition)
+                        definitions |= {id(one): one for one in set_here}
+                        unset |= not set_here
                         for one in self._class_variables.get(attr, ()):
                             if one[0] in self.family(ref.name):
-                                yield from self.resolve(
-                                    one[1], self.classes[one[0]].parent
-                                )
+                                yield self.resolve(one[1], self.classes[one[0]].parent)
+                # `for callback in callbacks: callback.learner = self`
+                for definition in (
+                    *definitions.values(),
+                    *(self._set_by_name(attr) if unset else ()),
+                ):
+                    yield from self._resolve_definition(definition)
             case ir.Item(value=table, key=key):
                 yield from self._resolve_entry(table, key, function)
             case ir.Call(
@@ -576,22 +512,22 @@ class Program(Names):
                 if Ref("external", "copy.deepcopy") in called:
                     copied = expr.argument(0, "x")
                     if copied is not None:
-                        yield from self.resolve(copied, function)
+                        yield self.resolve(copied, function)
                         return
                 if isinstance(func, ir.Attr) and func.attr in _RETURNS_SELF:
                     if all(map(self._gives_itself, called)):
-                        yield from self.resolve(func.value, function)
+                        yield self.resolve(func.value, function)
                         return
                 for ref in called:
                     yield from self._result_of(ref)
             case ir.Operation(op="if", operands=(_, body, orelse)):
-                yield from self.resolve(body, function)
-                yield from self.resolve(orelse, function)
+                yield self.resolve(body, function)
+                yield self.resolve(orelse, function)
             case ir.Operation(op="or" | "and", operands=operands):
                 for operand in operands:
-                    yield from self.resolve(operand, function)
+                    yield self.resolve(operand, function)
             case ir.Walrus(value=value):
-                yield from self.resolve(value, function)
+                yield self.resolve(value, function)
 
     @cached_property
     def _class_variables(self) -> dict[str, list[tuple[str, ir.Expr]]]:
@@ -605,24 +541,24 @@ class Program(Names):
                             found[target.id].append((class_name, stmt.value))
         return found
 
-    def _wrapped(self, expr: ir.Expr, function: str) -> Iterator[Ref]:
+    def _wrapped(self, expr: ir.Expr, function: str) -> Iterator[frozenset[Ref]]:
         """What else has the name of a module that runs another: ``net = DataParallel(net)``."""
         refs = self.resolve(expr, function)
         if any(r.kind == "made" and r.name.endswith("DataParallel") for r in refs):
-            yield from (ref for ref in refs if ref.kind == "instance")
+            yield frozenset(ref for ref in refs if ref.kind == "instance")
 
     def _resolve_entry(
         self, table: ir.Expr, key: ir.Expr, function: str
-    ) -> Iterator[Ref]:
+    ) -> Iterator[frozenset[Ref]]:
         """What is taken out of a table of classes and functions, where each of them is known."""
         entries = self.entries(table, function)
         if isinstance(key, ir.Const):
             entries = [one for one in entries if one[0] == key]
         found = [self.resolve(value, at) for _, value, at in entries]
         if all(found):
-            refs = frozenset().union(*found)
+            refs = _NOTHING.union(*found)
             if all(ref.kind in ("class", "function", "external") for ref in refs):
-                yield from refs
+                yield refs
 
     def entries(
         self, table: ir.Expr, function: str
@@ -787,7 +723,7 @@ class Program(Names):
         of_class = ir.Name("classmethod") in scope.decorators
         return scope.class_name if of_class else None
 
-    def _resolve_variable(self, owner: str, name: str) -> Iterator[Ref]:
+    def _resolve_variable(self, owner: str, name: str) -> Iterator[frozenset[Ref]]:
         for definition in self.definitions(owner, name):
             yield from self._resolve_definition(definition)
         scope = self.functions[owner]
@@ -796,11 +732,11 @@ class Program(Names):
                 continue
             given = self.arguments(owner, name) or self._given_by_name(owner, name)
             for caller, value in given:
-                yield from self.resolve(value, caller)
+                yield self.resolve(value, caller)
             if isinstance(param.default, (ir.Name, ir.Attr)) and (
                 not given or self._leaves_out(owner, name)
             ):
-                yield from self.resolve(param.default, scope.parent or owner)
+                yield self.resolve(param.default, scope.parent or owner)
 
     def _leaves_out(self, function: str, param: str) -> bool:
         """Whether a call gives nothing to a parameter, which is its default then."""
@@ -825,32 +761,32 @@ class Program(Names):
                     found.append((caller, value))
         return found
 
-    def _resolve_definition(self, definition: Definition) -> Iterator[Ref]:
+    def _resolve_definition(self, definition: Definition) -> Iterator[frozenset[Ref]]:
         stmt = definition.stmt
         if stmt.kind == "functiondef":
-            yield Ref("function", stmt.names[1])
+            yield _one("function", stmt.names[1])
         elif stmt.kind == "classdef":
-            yield Ref("class", stmt.names[1])
+            yield _one("class", stmt.names[1])
         elif definition.value is not None and definition.call is not None:
-            yield from self.resolve(definition.value, definition.function)
+            yield self.resolve(definition.value, definition.function)
         elif definition.value is not None and stmt.kind in ("assign", "annassign"):
             if definition.index is None:
-                yield from self.resolve(definition.value, definition.function)
+                yield self.resolve(definition.value, definition.function)
             else:
                 yield from self._resolve_item(definition)
 
-    def _resolve_item(self, definition: Definition) -> Iterator[Ref]:
+    def _resolve_item(self, definition: Definition) -> Iterator[frozenset[Ref]]:
         value, index = definition.value, definition.index
         if (
             isinstance(value, ir.Display)
             and index is not None
             and index < len(value.items)
         ):
-            yield from self.resolve(value.items[index], definition.function)
+            yield self.resolve(value.items[index], definition.function)
         elif isinstance(value, ir.Call) and index is not None:
             for caller, returned in self.returns(value, definition.function):
                 if isinstance(returned, ir.Display) and index < len(returned.items):
-                    yield from self.resolve(returned.items[index], caller)
+                    yield self.resolve(returned.items[index], caller)
 
     def returns(self, call: ir.Call, function: str) -> Iterator[tuple[str, ir.Expr]]:
         """(function, returned expression) of the functions of this program that a call may run."""
@@ -859,26 +795,22 @@ class Program(Names):
                 if stmt.kind == "return" and stmt.value is not None:
                     yield callee, stmt.value
 
-    def _result_of(self, ref: Ref) -> Iterator[Ref]:
+    def _result_of(self, ref: Ref) -> Iterator[frozenset[Ref]]:
         if ref.kind == "class":
-            yield Ref("instance", ref.name)
+            yield _one("instance", ref.name)
         elif ref.kind == "external":
-            yield Ref("made", ref.name)
+            yield _one("made", ref.name)
         elif ref.kind == "function":
             for stmt in self.statements(ref.name):
                 if stmt.kind == "return" and stmt.value is not None:
-                    yield from self.resolve(stmt.value, ref.name)
+                    yield self.resolve(stmt.value, ref.name)
 
     # -- calls --------------------------------------------------------------------------------
 
     def callees(self, call: ir.Call, function: str) -> tuple[str, ...]:
         """Functions of this program that a call may run: functions, methods, constructors."""
-        key = (function, call.func)
-        if key in self._callees:
-            return self._callees[key]
-        found, whole = self._whole(lambda: self._find_callees(call, function))
-        if whole:
-            self._callees[key] = found
+        key = (Program._find_callees, call.func, function)
+        found: tuple[str, ...] = self._answers.of(key)
         return found
 
     @cached_property
@@ -886,10 +818,10 @@ class Program(Names):
         """The classes of dicts whose items are attributes: these are each object's own."""
         return attribute_dicts(self)
 
-    def _find_callees(self, call: ir.Call, function: str) -> tuple[str, ...]:
+    def _find_callees(self, func: ir.Expr, function: str) -> tuple[str, ...]:
         found: list[str] = []
         for ref in sorted(
-            self.resolve(call.func, function), key=lambda ref: (ref.kind, ref.name)
+            self.resolve(func, function), key=lambda ref: (ref.kind, ref.name)
         ):
             if ref.kind == "function":
                 found.append(ref.name)
@@ -979,11 +911,10 @@ class Program(Names):
         """One call, for each function of this program that it may run."""
         sites = self._sites.get(id(call))
         if sites is None:
-            found, whole = self._whole(lambda: self._find_sites(call))
+            sites = self._find_sites(call)
             # Another that is made up may come to have the identity of one that was.
-            if whole and id(call) in self._places_of_calls:
-                self._sites[id(call)] = found
-            sites = found
+            if not self._answers.is_asked and id(call) in self._places_of_calls:
+                self._sites[id(call)] = sites
         for callee in self.callees(call, function) if sites else ():
             yield from sites.get(callee, ())
 
@@ -1131,41 +1062,25 @@ class Program(Names):
         return [
             site
             for name in (*self.with_aliases(names), _TAKEN)
-            for site in self._sites_named(name, function)
+            for site in self._answers.of((Program._sites_named, name, function))
         ]
 
-    def _sites_named(self, name: str, function: str) -> list[CallSite]:
-        """The calls of a name that run a function, in the order of the program.
+    def _sites_named(self, name: str, function: str) -> tuple[CallSite, ...]:
+        """The calls of a name that run a function, in the order of the program."""
+        found: dict[str, tuple[CallSite, ...]]
+        found = self._answers.of((Program._sites_of, name)) or {}
+        return found.get(function, ())
 
-        Each call is asked once for all that it runs: a large program has thousands of calls, and of
-        constructors, of one name.
-        """
-        named = self._named.get(name)
-        if named is None:
-            calls = dict(
-                enumerate(
-                    self._calls_out_of_tables
-                    if name == _TAKEN
-                    else self.calls_named(name)
-                )
-            )
-            named = self._named[name] = _Named(calls)
-        found: dict[int, CallSite] = {}
-        spend(20 * len(named.open))
-        for index, one in list(named.open.items()):
-            if index not in named.open:
-                # A question within one of the others has settled it.
-                continue
-            sites, whole = self._whole(lambda one=one: self._sites_at(*one))  # type: ignore[misc]
-            if whole and named.open.pop(index, None) is not None:
-                for site in sites:
-                    named.settled[site.callee][index] = site
-                continue
-            for site in sites:
-                if site.callee == function:
-                    found[index] = site
-        found |= named.settled.get(function, {})
-        return [found[index] for index in sorted(found)]
+    def _sites_of(self, name: str) -> dict[str, tuple[CallSite, ...]]:
+        """The calls of a name, by the function that they run."""
+        is_taken = name == _TAKEN
+        calls = self._calls_out_of_tables if is_taken else self.calls_named(name)
+        spend(20 * len(calls))
+        found: dict[str, list[CallSite]] = defaultdict(list)
+        for one in calls:
+            for site in self._sites_at(*one):
+                found[site.callee].append(site)
+        return {callee: tuple(sites) for callee, sites in found.items()}
 
     def _sites_at(self, caller: str, stmt: ir.Stmt, call: ir.Call) -> list[CallSite]:
         return [
@@ -1577,6 +1492,26 @@ def _sets_attributes(call: ir.Call) -> bool:
 
 
 _NOTHING: frozenset[Ref] = frozenset()
+
+
+def _one(kind: str, name: str) -> frozenset[Ref]:
+    return frozenset((Ref(kind, name),))
+
+
+def _joined(answers: Iterable[Any]) -> Any:
+    """Of two answers of one method: what either holds."""
+    one, other = answers
+    if not one:
+        return other
+    if isinstance(one, dict):
+        return {
+            key: _joined((one.get(key, ()), other.get(key, ())))
+            for key in {**one, **other}
+        }
+    return (
+        one | other if isinstance(one, frozenset) else tuple(dict.fromkeys(one + other))
+    )
+
 
 _RESOLVED = (ir.Name, ir.Attr, ir.Call, ir.Operation, ir.Walrus)
 

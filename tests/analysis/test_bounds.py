@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from sizes_support import all_of, only, sites
+from sizes_support import all_of, only, sites, told
 
 ODD = {
     "a power": "nn.Linear(10**10**10, 1)",
@@ -167,3 +167,14 @@ def test_a_walk_through_the_children_of_a_module_is_no_way_without_end() -> None
         net = Net()
     """)
     assert found == [["in=64 out=64"], ["in=64 out=1001"]]
+
+
+def test_many_functions_share_the_steps_of_a_program() -> None:
+    """None of them, however long it goes on without a layer, takes what the last one needs."""
+    text = "def f0(n):\n    return n\n"
+    for depth in range(1, 14):
+        text += f"def f{depth}(n):\n    return f{depth - 1}(n) + f{depth - 1}(-n)\n"
+    for number in range(150):
+        text += f"def make_{number}():\n    return nn.Linear(f13({number}), 64)\n"
+    text += "def last():\n    return nn.Linear(12, 64)\n"
+    assert told(sites(text)[-1]) == ["in=12 out=64"]

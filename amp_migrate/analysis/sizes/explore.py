@@ -280,7 +280,10 @@ class Explorer(Construction):
         """Methods that lead to layers, with their classes."""
         found = []
         for function in self.program.functions.values():
-            if function.class_name is None or function.qualname in self.recorder.reached:
+            if (
+                function.class_name is None
+                or function.qualname in self.recorder.reached
+            ):
                 continue
             if ir.file_of(function.qualname) not in files:
                 continue
