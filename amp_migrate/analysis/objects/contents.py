@@ -95,27 +95,31 @@ class Contents:
         return self._tops[asked]
 
     def _find_holder(self, class_name: str, attr: str) -> str:
+        setting: set[str] = self._setting.get(attr, set())
         bases = self.program.bases(class_name)
         for base in reversed(bases):
-            if self._sets(base, attr):
+            if base in setting:
                 return base
         # A mixin knows what the classes set that it is mixed into: one, or the base of all.
         beside = {
             self.holder(other, attr)
-            for other in self.program.family(class_name)
-            if other not in bases and self._sets(other, attr)
+            for other in setting & self.program.family(class_name)
         }
         return beside.pop() if len(beside) == 1 else class_name
 
-    def _sets(self, class_name: str, attr: str) -> bool:
-        """Whether a method of a class itself sets an attribute of its instance."""
-        for _, method in self.program.classes[class_name].methods:
-            function = self.program.functions[method]
-            wanted = ir.Attr(ir.Name(function.self_name or "?"), attr)
-            for stmt in self.program.statements(method):
-                if any(wanted in ir.walk(target) for target in stmt.targets):
-                    return True
-        return False
+    @cached_property
+    def _setting(self) -> dict[str, set[str]]:
+        """By attribute, the classes of which a method itself sets it on its instance."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for class_name, facts in self.program.classes.items():
+            for _, method in facts.methods:
+                itself = ir.Name(self.program.functions[method].self_name or "?")
+                for stmt in self.program.statements(method):
+                    for target in stmt.targets:
+                        for inner in ir.walk(target):
+                            if isinstance(inner, ir.Attr) and inner.value == itself:
+                                found[inner.attr].add(class_name)
+        return found
 
     # -- what has items that are attributes ----------------------------------------------------
 

@@ -402,6 +402,11 @@ class Makers:
             for base in facts.bases
             if isinstance(base, ir.Name)
             and self.program.origin(base, facts.parent) is None
+            # Most are classes, of which there are thousands, and no variables.
+            and any(
+                one.stmt.kind != "classdef"
+                for one in self.program.definitions_of(base, facts.parent)
+            )
             for one in self.points_to.of(base, facts.parent)
             if one.kind == "external" and not one.fields
         }

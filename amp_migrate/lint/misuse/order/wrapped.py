@@ -3,6 +3,7 @@ takes its place, and this calls the one whose place it has taken."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cached_property
 
@@ -186,11 +187,20 @@ class Wrapped:
         """The parameters of decorated functions in whose place a parameter of the one stands that is
         called for them."""
         params = [ir.Name(p.name) for p in self.program.functions[function].params]
-        if expr in params:
-            for decorated, inner in self._stands_in.items():
-                given = self.program.functions[decorated].params
-                if inner == function and params.index(expr) < len(given):
-                    yield ir.Name(given[params.index(expr)].name), decorated
+        if not isinstance(expr, ir.Name) or expr not in params:
+            return
+        for decorated in self._in_whose_place.get(function, ()):
+            given = self.program.functions[decorated].params
+            if params.index(expr) < len(given):
+                yield ir.Name(given[params.index(expr)].name), decorated
+
+    @cached_property
+    def _in_whose_place(self) -> dict[str, list[str]]:
+        """By what is called for decorated functions, these."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for decorated, inner in self._stands_in.items():
+            found[inner].append(decorated)
+        return found
 
     def stands_in(self, function: str) -> str | None:
         """What is called for a decorated function."""
