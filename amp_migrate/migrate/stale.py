@@ -41,8 +41,7 @@ _ADDING = frozenset(
     set_submodule""".split()
 )
 _REPARAMETRIZES = frozenset(
-    f"torch.nn.utils.{name}"
-    for name in """weight_norm remove_weight_norm parametrizations.weight_norm
+    f"torch.nn.utils.{name}" for name in """weight_norm parametrizations.weight_norm
     parametrizations.orthogonal parametrize.remove_parametrizations""".split()
 )
 
@@ -370,8 +369,14 @@ def _made_anew(
             if any(one[0] == "self" for one in known) or not known:
                 meant = bool(program.instance_classes(holder, function) & wanted)
             else:
+                # Beside what is held (`model.average = deepcopy(model.net)`), all stays what it was.
+                names: list[tuple[str, ...]] = [
+                    (target.attr,)
+                    for target, _, _ in unpacked(stmt)
+                    if isinstance(target, ir.Attr) and target.value == holder
+                ]
                 meant = any(
-                    coverage.may_hold(one)
+                    any(coverage.may_hold((*one, *name)) for name in names or [()])
                     or (one[0] == "attribute" and one[1] in inside)
                     for one in known
                 )
@@ -671,6 +676,8 @@ def _layers(
     of the layer where the name in which it is put is not in sight."""
     is_layer = partial(_is_layer, program, forward, function=function)
     for target, value, index in unpacked(stmt):
+        if isinstance(target, ir.Attr) and target.attr in ("data", "grad"):
+            continue  # a parameter that is given other numbers is the same
         if isinstance(target, (ir.Attr, ir.Item)) and value is not None:
             if index is None and is_layer(value):
                 if not _wraps(program, value, target, function):

@@ -987,3 +987,60 @@ def test_what_gets_no_gradients_is_made_anew(name: str) -> None:
 @pytest.mark.parametrize("name", NOT_AT_REST)
 def test_what_may_get_gradients_is_made_anew(name: str) -> None:
     assert left_alone(AVERAGED.replace("FREEZE", NOT_AT_REST[name])) == "AMP011"
+
+
+BESIDE = """
+import copy
+
+import torch
+from torch import nn
+
+
+class Both(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(8, 3)
+        self.average = copy.deepcopy(self.net)
+
+    def forward(self, x):
+        return self.net(x)
+
+
+class Trainer:
+    def __init__(self):
+        self.model = Both().cuda()
+        params = list(self.model.net.parameters())
+        self.optimizer = torch.optim.SGD(params, lr=0.1)
+        self.model.PART = copy.deepcopy(self.model.net)
+
+    def step(self, x):
+        loss = self.model(x).pow(2).mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.model.net.parameters(), 1.0)
+        self.optimizer.step()
+
+
+trainer = Trainer()
+for _ in range(3):
+    trainer.step(torch.randn(4, 8).cuda())
+"""
+
+
+def test_a_copy_beside_what_the_optimizer_holds_is_made_anew() -> None:
+    assert migrated(BESIDE.replace("PART", "average"))
+    assert left_alone(BESIDE.replace("PART", "net")) == "AMP011"
+
+
+def test_a_parameter_is_given_other_numbers() -> None:
+    """By a function that may move a module, too."""
+    moved = """
+        self.model.net.weight.data = moved(self.model.net.weight.data)
+"""
+    text = BESIDE.replace("PART", "average").replace(
+        "        loss = self.model(x)", moved + "        loss = self.model(x)"
+    )
+    helper = "\n\ndef moved(x):\n    return x.to(device)\n"
+    text = text.replace("\n\nclass Trainer", helper + "\n\nclass Trainer")
+    text = text.replace("import torch\n", "import torch\n\ndevice = 'cuda'\n", 1)
+    assert migrated(text + "moved(Both())\n")
