@@ -343,7 +343,9 @@ class Hazards:
             ):
                 continue
             for name, method in self.program.classes[class_name].methods:
-                found[name].append((method, class_name))
+                # `super().__init__(...)` of a library's class makes none of these.
+                if name != "__init__":
+                    found[name].append((method, class_name))
         return found
 
     def _run_out_of_sight(self, function: str, stmt: ir.Stmt) -> _Unseen:
