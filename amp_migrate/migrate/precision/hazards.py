@@ -441,6 +441,12 @@ class Hazards:
         """What of those a call may run: of what gives one thing, where no layer alone has that name."""
         if not (call.args and self._holds(call.func)):
             return []
+        match call.func:
+            case ir.Call(args=(_, ir.Arg(value=name), *_)) if not isinstance(
+                name, ir.Const
+            ):
+                # `getattr(x, name)(*args)` runs what `x` has, mostly tensors' own methods.
+                return []
         several = len(call.args) > 1 or any(arg.star for arg in call.args)
         return self._given if several or not self._is_layer(call.func) else []
 
