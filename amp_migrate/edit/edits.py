@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from amp_migrate.program.ir import Path
@@ -17,6 +18,20 @@ def where_gradients(optimizer: str, code: str) -> str:
         f"if any(p.grad is not None for group in {optimizer}.param_groups "
         f'for p in group["params"]):\n    {code}'
     )
+
+
+def none_without_all(
+    norm: str, optimizers: Iterable[str], enabled: str, torch: tuple[int, int]
+) -> str:
+    """A statement behind a clip by one norm of what several optimizers hold: where that is not finite, none
+    keeps gradients, and none steps.
+
+    The clip carries what is not finite from the gradients of one to those of the others, which
+    ``unscale_`` found finite. Before torch 2.0, what is zeroed stays, and steps.
+    """
+    given = "" if torch >= (2, 0) else "set_to_none=True"
+    cleared = "".join(f"\n    {one}.zero_grad({given})" for one in optimizers)
+    return f"if {enabled} and not {norm}.isfinite():{cleared}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,10 @@ def with_precision(
         return editor.hoisted, list(editor.widened), line.with_changes(test=test)
     changed = line.visit(editor)
     assert isinstance(changed, cst.SimpleStatementLine)
+    match changed.body[0], editor.hoisted:
+        case cst.Expr(cst.Name()), [*_, (bound, False)] if len(editor.edits) == 1:
+            # All that there was has got a name.
+            return [], [], changed.with_changes(body=bound.body)
     return editor.hoisted, list(editor.widened), changed
 
 

@@ -47,6 +47,7 @@ _SWITCHES: dict[str, dict[str, tuple[object, ...]]] = {
 """Calls of frameworks, the arguments that decide on precision, and their values for fp32."""
 _HALVES = ("16-mixed", "bf16-mixed", "fp16", "bf16")
 _ASKS_CUDA = ".cuda.is_available()"
+_DROPS = re.compile(r"[^()]+\.zero_grad\((set_to_none=True)?\)")
 _NO_CALL = ast.Call(ast.Name(""), [], [])
 
 
@@ -479,6 +480,10 @@ class _Eraser(ast.NodeTransformer):
         if self._is_guarded_step(node):
             self.generic_visit(node)
             return list(node.body)
+        norm = self._norm_asked(node)
+        if norm is not None:
+            # What had no name before has been put back here.
+            return [ast.Expr(norm)] if isinstance(norm, ast.Call) else None
         if (
             self._is_guarded_load(node)
             or self._makes_missing_switch(node)
@@ -575,6 +580,28 @@ class _Eraser(ast.NodeTransformer):
             ast.unparse, (call.func.value, given.value, given.slice)
         )
         return ast.unparse(node.test) == f"{switch}.is_enabled() and {saved}.get({key})"
+
+    def _norm_asked(self, node: ast.If) -> ast.expr | None:
+        """``norm`` of ``if scaler.is_enabled() and not norm.isfinite():``, where nothing but the gradients of
+        several optimizers is dropped."""
+        cleared = [ast.unparse(stmt) for stmt in node.body]
+        if len(cleared) < 2 or not all(map(_DROPS.fullmatch, cleared)):
+            return None
+        match node:
+            case ast.If(
+                test=ast.BoolOp(
+                    op=ast.And(),
+                    values=[
+                        ast.Call(ast.Attribute(switch, "is_enabled"), [], []),
+                        ast.UnaryOp(
+                            ast.Not(), ast.Call(ast.Attribute(norm, "isfinite"), [], [])
+                        ),
+                    ],
+                ),
+                orelse=[],
+            ) if self._is_switch(switch):
+                return norm
+        return None
 
     def _called_on_switch(self, stmt: ast.stmt) -> tuple[str, ast.Call]:
         """The method, and its call, that a statement calls on a switch; an empty name where none is."""

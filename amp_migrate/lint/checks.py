@@ -146,7 +146,7 @@ CHECKS: tuple[Check, ...] = (
     _misuse(
         "training",
         _UNDER_AMP,
-        *_numbered("AMP", *range(101, 117), 120, *range(201, 208)),
+        *_numbered("AMP", *range(101, 117), 120, 128, *range(201, 208)),
     ),
     _misuse(
         "scalers",

@@ -60,11 +60,13 @@ from amp_migrate.edit.edits import (
     AddParameter,
     Autocast,
     Edit,
+    Hoist,
     Insert,
     Protect,
     Scale,
     ScaleBackward,
     ScalerStep,
+    none_without_all,
     where_gradients,
 )
 from amp_migrate.migrate.compiled import Compiled
@@ -102,6 +104,8 @@ from amp_migrate.sources.requirements import CHOOSES_DTYPE
 
 _TOUCHES = ("step", "zero_grad", "state_dict", "load_state_dict")
 _MOST_SCRIPTS = 8
+_LOSSES = ("loss", "total_loss", "batch_loss", "scaled_loss", "amp_loss")
+_NORMS = ("norm", "grad_norm", "total_norm", "gradient_norm", "norm_of_all")
 
 
 class Planner:
@@ -1129,9 +1133,8 @@ class Planner:
                 ):
                     sources[site] = backward
             if hoists:
-                hoisted[backward.function, backward.stmt.path] = self._loss_name(
-                    backward.function
-                )
+                site = (backward.function, backward.stmt.path)
+                hoisted[site] = self._free_name(site[0], "loss", _LOSSES)
         return forwards, without_overlaps(runs), hoisted, sources
 
     def _is_tested(self, run: Run, backward: Backward) -> bool:
@@ -1194,13 +1197,13 @@ class Planner:
                 message = "this loss is made without a module: nothing gains from AMP"
                 raise refused("AMP033", message, line)
 
-    def _loss_name(self, function: str) -> str:
-        """A name for a loss that had none, unused in the function."""
+    def _free_name(self, function: str, what: str, names: Iterable[str]) -> str:
+        """A name for what had none, unused in the file."""
         taken = self.program.modules[ir.file_of(function)].identifiers
-        for name in ("loss", "total_loss", "batch_loss", "scaled_loss", "amp_loss"):
+        for name in names:
             if name not in taken:
                 return name
-        raise refused("AMP035", "no free name for the loss")
+        raise refused("AMP035", f"no free name for the {what}")
 
     # -- edits --------------------------------------------------------------------------------
 
@@ -1452,15 +1455,36 @@ class Planner:
             group.place(function, Insert(path, code, after=False))
         for (function, path, slot), last in placement.protected.items():
             group.place(function, Protect(path, last, switch_of(slot, function)))
-        for function, path, slot in _in_order(placement.unscale_before):
+
+        def named_at(slot: Slot, function: str, path: ir.Path) -> str:
             known = optimizer_of(slot, function)
             if (function, slot) in named:
                 known = self._named_before(known, slot, function, path)
-            optimizer = ir.render(known) or ""
+            return ir.render(known) or ""
+
+        for function, path, slot in _in_order(placement.unscale_before):
+            optimizer = named_at(slot, function, path)
             code = f"{switch_of(slot, function)}.unscale_({optimizer})"
             if is_doubtful(slot):
                 code = where_gradients(optimizer, code)
             group.place(function, Insert(path, code, after=False))
+        for (function, path), (call, slots) in placement.none_without_all.items():
+            stmt = self.program.control(function).statements[path]
+            match stmt.targets:
+                case (ir.Name() | ir.Attr() as target,) if stmt.value is call:
+                    norm = ir.render(target)
+                case _:
+                    norm = None
+            if norm is None:
+                norm = self._free_name(function, "norm", _NORMS)
+                steps_in = steps_to(stmt, call)
+                assert steps_in is not None
+                group.place(function, Hoist(path, steps_in, norm))
+            optimizers = [named_at(slot, function, path) for slot in slots]
+            enabled = f"{switch_of(slots[0], function)}.is_enabled()"
+            version = self.options.torch_version
+            code = none_without_all(norm, optimizers, enabled, version)
+            group.place(function, Insert(path, code))
 
 
 def _is_in_lambda(loop: TrainingLoop) -> bool:

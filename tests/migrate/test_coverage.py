@@ -570,7 +570,7 @@ for x, y in data:
     first.step()
     second.step()
 """
-    clip = "    nn.utils.clip_grad_norm_(both.parameters(), 1.0)\n"
+    clip = "    norm = nn.utils.clip_grad_norm_(both.parameters(), 1.0)\n"
     both = "    scaler.unscale_(first)\n    scaler.unscale_(second)\n"
     assert both + clip in migrated(source)
 

@@ -35,6 +35,11 @@ BOTH = """\
 +        loss = criterion(model(x), y) + criterion(other(x), y)
 +    scaler.scale(loss).backward()
 """
+NONE_WITHOUT_BOTH = """\
++    if scaler.is_enabled() and not norm.isfinite():
++        opt_a.zero_grad()
++        opt_b.zero_grad()
+"""
 STEP_BOTH = """\
 -    opt_a.step()
 -    opt_b.step()
@@ -344,7 +349,35 @@ PROGRAMS = {
 {BOTH}     both = [*model.parameters(), *other.parameters()]
 +    scaler.unscale_(opt_a)
 +    scaler.unscale_(opt_b)
-     torch.nn.utils.clip_grad_norm_(both, 1.0)
+-    torch.nn.utils.clip_grad_norm_(both, 1.0)
++    norm = torch.nn.utils.clip_grad_norm_(both, 1.0)
+{NONE_WITHOUT_BOTH}{STEP_BOTH}""",
+    "the norm over both is kept": f"""\
+{SHARED} for x, y in data:
+{BOTH}+    scaler.unscale_(opt_a)
++    scaler.unscale_(opt_b)
+     norm = nn.utils.clip_grad_norm_([*model.parameters(), *other.parameters()], 1.0)
+{NONE_WITHOUT_BOTH}{STEP_BOTH}     print(norm.isfinite())
+""",
+    "the norm over both is told, and its name is taken": f"""\
+ norm = nn.LayerNorm
+{SHARED} for x, y in data:
+{BOTH}     both = list(model.parameters()) + list(other.parameters())
++    scaler.unscale_(opt_a)
++    scaler.unscale_(opt_b)
+-    told = nn.utils.clip_grad_norm_(both, 1.0).item()
++    grad_norm = nn.utils.clip_grad_norm_(both, 1.0)
++    told = grad_norm.item()
+{NONE_WITHOUT_BOTH.replace("norm", "grad_norm")}{STEP_BOTH}     print(told < 1e9)
+""",
+    "both are clipped number by number": f"""\
+{SHARED} for x, y in data:
+{BOTH}     both = list(model.parameters()) + list(other.parameters())
++    scaler.unscale_(opt_a)
++    scaler.unscale_(opt_b)
+     nn.utils.clip_grad_value_(both, 0.1)
+     for p in both:
+         p.grad.clamp_(-0.05, 0.05)
 {STEP_BOTH}""",
     "a whole model is clipped that two optimizers have in parts": """\
  class Net(nn.Module):
@@ -370,7 +403,11 @@ PROGRAMS = {
 +    scaler.scale(loss).backward()
 +    scaler.unscale_(opt_a)
 +    scaler.unscale_(opt_b)
-     torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+-    torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
++    norm = torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
++    if scaler.is_enabled() and not norm.isfinite():
++        opt_a.zero_grad()
++        opt_b.zero_grad()
 -    opt_a.step()
 -    opt_b.step()
 +    scaler.step(opt_a)
@@ -816,7 +853,44 @@ FILLED = (
     "    opts.append(torch.optim.SGD(net.parameters(), lr=0.1))\n"
 )
 EACH = "for x, y in data:\n    for opt in opts:\n        STEPS\n"
+CLIPPED_BY_HAND = """\
+other = make().to(device)
+opt_a = torch.optim.SGD(model.parameters(), lr=0.1)
+opt_b = torch.optim.Adam(other.parameters())
+def clip(parameters, most):
+    return torch.nn.utils.clip_grad_norm_(parameters, most)
+for x, y in data:
+    opt_a.zero_grad()
+    opt_b.zero_grad()
+    loss = criterion(model(x), y) + criterion(other(x), y)
+    loss.backward()
+    both = [*model.parameters(), *other.parameters()]
+    CLIP
+    opt_a.step()
+    opt_b.step()
+"""
+NORM_BY_HAND = """\
+total = sum(p.grad.norm() ** 2 for p in both).sqrt()
+    for p in both:
+        p.grad.mul_(1.0 / (total + 1e-6))
+"""
+TOLD_BEHIND = """\
+torch.nn.utils.clip_grad_norm_(both, 1.0)
+    print(sum(p.grad.abs().sum() for p in both))
+"""
 LEFT = {
+    "both are clipped by a norm that is taken by hand": (
+        CLIPPED_BY_HAND.replace("CLIP", NORM_BY_HAND),
+        "AMP030",
+    ),
+    "both are clipped where neither optimizer can be named": (
+        CLIPPED_BY_HAND.replace("CLIP", "clip(both, 1.0)"),
+        "AMP030",
+    ),
+    "gradients are read behind the clip over both, where there may be none": (
+        CLIPPED_BY_HAND.replace("CLIP", TOLD_BEHIND),
+        "AMP030",
+    ),
     "optimizers that are loaded where a loop makes them": (
         f"{FILLED}    opts[-1].load_state_dict(torch.load('last.pt'))\n{EACH}",
         "AMP012",
@@ -2022,3 +2096,12 @@ def test_a_loss_of_torch_has_no_parameters(cost: str, known: bool) -> None:
     output = migrated(source)
     assert check_off(HEAD + source, HEAD + output) == []
     assert check_scaled(HEAD + source, HEAD + output) == []
+
+
+def test_before_torch_2_gradients_are_dropped_and_not_zeroed() -> None:
+    source, expected = before_and_after(
+        written_out(PROGRAMS["the norm over both is kept"])
+    )
+    old = migrated(source, Options(torch_version=(1, 13)))
+    assert "        opt_b.zero_grad()\n" in expected
+    assert "        opt_b.zero_grad(set_to_none=True)\n" in old

@@ -175,8 +175,10 @@ for x, y in data:
     torch.autograd.backward(scaler.scale([loss1, loss0 * 2]))
     total = scaler.scale(loss0 * 0.5) + scaler.scale(loss0.detach() * 2)
     scaler.unscale_(opt0); scaler.unscale_(opt1)
-    nn.utils.clip_grad_norm_([*model.parameters(), *head.parameters()], 1.0)
+    norm = nn.utils.clip_grad_norm_([*model.parameters(), *head.parameters()], 1.0)
     print([p.grad.norm().item() for p in model.parameters()])
+    if not norm.isfinite():
+        opt0.zero_grad(); opt1.zero_grad()
     scaler.step(opt0)
     scaler.step(opt1)
     scaler.update()

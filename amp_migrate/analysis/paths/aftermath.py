@@ -80,6 +80,11 @@ class Aftermath:
         """The line where it comes back in a loss, whatever else becomes of it; 0: nowhere."""
         return self._reaches(self._losses)
 
+    def gradients_made(self) -> list[int]:
+        """The lines that make gradients of it."""
+        self._reaches([])
+        return self._edits
+
     def averages_reach_gradients(self) -> int:
         """The line where a running average of it, ``kept = 0.9 * kept + 0.1 * norm``, comes back in gradients
         of a later step; 0: nowhere."""

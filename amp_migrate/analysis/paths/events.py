@@ -400,7 +400,7 @@ class Events:
             asked = {
                 id(operand)
                 for inner in ir.walk(expr)
-                if isinstance(inner, ir.Operation) and _is_none_test(inner)
+                if isinstance(inner, ir.Operation) and is_none_test(inner)
                 for operand in inner.operands
             }
             for inner in ir.walk(expr):
@@ -557,7 +557,7 @@ def _grad_uses(stmt: ir.Stmt) -> Iterator[tuple[ir.Stmt, str]]:
             in (("assign", ir.Const(None)), ("delete", None))
         ) or (inner.kind == "expr" and _is_zeroing_call(inner.value)):
             yield inner, "zero"
-        elif inner.kind == "if" and _is_none_test(inner.value):
+        elif inner.kind == "if" and is_none_test(inner.value):
             yield inner, "test"
         else:
             yield inner, "other"
@@ -579,7 +579,7 @@ def _is_zeroing_call(expr: ir.Expr | None) -> bool:
     return False
 
 
-def _is_none_test(expr: ir.Expr | None) -> bool:
+def is_none_test(expr: ir.Expr | None) -> bool:
     return (
         isinstance(expr, ir.Operation)
         and expr.op in ("is", "is not")
@@ -610,7 +610,7 @@ def _takes_all(stmt: ir.Stmt) -> bool:
     ):
         return False
     return all(
-        _is_none_test(inner.value)
+        is_none_test(inner.value)
         or (isinstance(inner.value, ir.Attr) and inner.value.attr == "requires_grad")
         for inner in ir.statements((stmt,))
         if inner.kind in ("if", "while")

@@ -83,6 +83,11 @@ class Placement:
     update_after: set[Placed] = field(default_factory=set)
     update_before: set[Placed] = field(default_factory=set)
     guarded: set[Site] = field(default_factory=set)
+    none_without_all: dict[Site, tuple[ir.Call, tuple[Slot, ...]]] = field(
+        default_factory=dict
+    )
+    """The clips by one norm of what several optimizers hold, and how those are called there: where it is
+    not finite, none keeps gradients."""
     protected: dict[Placed, int] = field(default_factory=dict)
     """The first statement behind an ``unscale_`` and the index of the last one that belongs to the
     step: however they end, ``update`` follows."""
@@ -120,6 +125,12 @@ class Protocol(Walk[Held]):
         self.placement = placement
         self.faults: dict[Fault, None] = {}
         self.accesses: dict[Access, None] = {}
+        self.clips: dict[tuple[Frames, frozenset[Slot]], ir.Call | None] = {}
+        """The ways to what touches, before their steps, gradients of several optimizers at once other than
+        by hand, and the call that does: what is not finite in those of one may come into those of the
+        others."""
+        self.by_hand: dict[Site, set[frozenset[Slot]]] = {}
+        """Whose gradients a statement reads or edits by itself, each time that it runs."""
         self.leftovers: set[Site] = set()
         """Where gradients are read that a step has used."""
         self.collected: set[Site] = set()
@@ -439,6 +450,7 @@ class Protocol(Walk[Held]):
             touched, known = frozenset(held), False
         else:
             known = True
+        self._note_touched(event, {one: held[one] for one in touched}, function, stmt)
         for one, holding in held.items():
             if one not in touched or holding.gradients is Gradients.NONE:
                 continue
@@ -476,6 +488,22 @@ class Protocol(Walk[Held]):
             elif holding.gradients is Gradients.FOREIGN and self._inside_loop():
                 reason = "gradients are touched here that hold those of another optimizer's loss"
                 self._fault("AMP030", function, event.line, reason)
+
+    def _note_touched(
+        self,
+        event: Event,
+        touched: dict[Slot, Holding],
+        function: str,
+        stmt: ir.Stmt,
+    ) -> None:
+        if event.targets and event.call is None:
+            there = {o for o, h in touched.items() if h.gradients is not Gradients.NONE}
+            sets = self.by_hand.setdefault((function, stmt.path), set())
+            sets.add(frozenset(there))
+            return
+        live = frozenset(o for o, h in touched.items() if h.gradients in _LIVE)
+        if len(live) > 1 and not _is_each_by_itself(event.call):
+            self.clips.setdefault((self._way, live), event.call)
 
     def _exchange(
         self, event: Event, state: State[Held], function: str, stmt: ir.Stmt
@@ -648,6 +676,11 @@ class Protocol(Walk[Held]):
                 ),
             ),
         )
+
+
+def _is_each_by_itself(call: ir.Call | None) -> bool:
+    """Whether a clip of torch bounds each number by itself."""
+    return call is not None and ir.last_of(call.func) == "clip_grad_value_"
 
 
 def _outlives(target: ir.Expr) -> bool:

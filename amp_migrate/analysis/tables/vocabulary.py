@@ -10,6 +10,8 @@ GRADIENT_CLIPPERS = re.compile(
     r"|torch\.nn\.utils\.clip_grad\.\w+"
 )
 """Functions of torch that read or edit gradients."""
+NORM_CLIPPERS = re.compile(r"torch\.nn\.utils\.(clip_grad\.)?clip_grad_norm_?")
+"""Those of them that clip by one norm, and give it."""
 
 FRAMEWORK_ROOTS = {
     "lightning": "Lightning",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from amp_migrate.analysis.objects.holders import Holders
@@ -10,7 +10,12 @@ from amp_migrate.analysis.objects.live import Live
 from amp_migrate.analysis.objects.optimizers import Slot
 from amp_migrate.analysis.paths.aftermath import Aftermath
 from amp_migrate.analysis.paths.association import Scalers, goes_through
-from amp_migrate.analysis.paths.events import Event, Events, innermost_loop
+from amp_migrate.analysis.paths.events import (
+    Event,
+    Events,
+    innermost_loop,
+    is_none_test,
+)
 from amp_migrate.analysis.paths.identity import order
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.paths.ownership import Ownership
@@ -22,8 +27,10 @@ from amp_migrate.analysis.paths.protocol import (
     Protocol,
 )
 from amp_migrate.analysis.paths.walk import Frames, Site
+from amp_migrate.analysis.tables import vocabulary
 from amp_migrate.catalogue.protocol import READY
 from amp_migrate.program import ir
+from amp_migrate.program.bindings import parts_of
 from amp_migrate.program.each import HIDDEN
 from amp_migrate.program.link import Program
 
@@ -272,7 +279,86 @@ class Placer:
             if not self._backward_before(site):
                 reason = "a step whose backward() is not on a path that is seen here"
                 return Refusal("AMP031", reason, self._line_of(site))
+        return self._all_or_none(protocol, placement)
+
+    def _all_or_none(
+        self, protocol: Protocol, placement: Placement
+    ) -> Placement | Refusal:
+        """The placement in which optimizers step together or not at all where one norm is of all their
+        gradients: those that ``unscale_`` found finite get from it what is not."""
+        line = self._spread_by_hand(protocol.by_hand)
+        if line:
+            reason = (
+                "gradients of one optimizer go into those of another here, whose step a scaler does "
+                "not skip where they are infinite"
+            )
+            return Refusal("AMP030", reason, line)
+        for (way, optimizers), call in protocol.clips.items():
+            function, path = way[-1]
+            slots = [
+                self._named_in(function, one, way)
+                for one in sorted(optimizers, key=order)
+            ]
+            named = tuple(slot for slot in slots if slot is not None)
+            known = placement.none_without_all.get(way[-1], (call, named))
+            stmt = self.program.control(function).statements[path]
+            if (
+                call is None
+                or not vocabulary.NORM_CLIPPERS.fullmatch(
+                    self.program.origin(call.func, function) or ""
+                )
+                or stmt.kind not in ("expr", "assign")
+                or len(named) < len(slots)
+                or known != (call, named)
+                or any(self._waits_for_update(one, placement) for one in optimizers)
+            ):
+                reason = (
+                    "gradients of several optimizers are touched at once here: where those of one are "
+                    "infinite, all of these must stand still, which cannot be seen to here"
+                )
+                return Refusal("AMP030", reason, self._line_of(way[-1]))
+            placement.none_without_all[way[-1]] = call, named
+            for other, sets in protocol.by_hand.items():
+                touches = any(not one.isdisjoint(optimizers) for one in sets)
+                if touches and not self._asks_for_none(*other):
+                    reason = (
+                        "gradients are read here that are dropped where those of another optimizer "
+                        "are infinite: both are clipped together"
+                    )
+                    return Refusal("AMP030", reason, self._line_of(other))
         return placement
+
+    def _spread_by_hand(self, touched: Mapping[Site, set[frozenset[Slot]]]) -> int:
+        """The line that makes gradients of an optimizer of those of another; 0: none."""
+        everybody = frozenset[Slot]().union(
+            *(one for s in touched.values() for one in s)
+        )
+        lines = {self._line_of(site): sets for site, sets in touched.items()}
+        for one in everybody if len(everybody) > 1 else ():
+            origins = [s for s, sets in touched.items() if any(one in t for t in sets)]
+            for line in Aftermath(self.program, origins).gradients_made():
+                own = [those for those in lines.get(line, ()) if one in those]
+                if line in lines and (not own or max(map(len, own)) > 1):
+                    return line
+        return 0
+
+    def _waits_for_update(self, one: Slot, placement: Placement) -> bool:
+        """Whether a scaler of its own is only updated where an optimizer has gradients."""
+        return len(self.scalers.of_optimizer(one)) == 1 and any(
+            (function, stmt.path) in placement.guarded
+            and one in self.identities.of_slot(slot)
+            for function, stmt, slot in self.steps
+        )
+
+    def _asks_for_none(self, function: str, path: ir.Path) -> bool:
+        """Whether the loop around a statement asks of each gradient if there is one."""
+        loop = innermost_loop(self.program.functions[function], path)
+        return any(
+            is_none_test(part) and any(map(_is_gradient, ir.children(part)))
+            for stmt in self.program.statements(function)
+            if stmt.path[: len(loop)] == loop
+            for part in parts_of(stmt)
+        )
 
     def _backward_before(self, site: Site) -> bool:
         """Whether some root that leads to a step also goes backward."""
@@ -536,6 +622,10 @@ def _is_within(function: str, path: ir.Path, placement: Placement) -> bool:
         if found is not None and 0 <= found <= last - start[-1][1]:
             return True
     return False
+
+
+def _is_gradient(expr: ir.Expr) -> bool:
+    return isinstance(expr, ir.Attr) and expr.attr == "grad"
 
 
 def _by_weight(fault: Fault) -> tuple[int, int, str]:

@@ -100,6 +100,7 @@ class Recorder:
     def patch(self) -> None:
         self._patch_backward()
         self._patch_optimizers()
+        self._patch_clip()
         self._patch_modules()
         self._patch_scaler()
         self._patch_autocast()
@@ -195,6 +196,29 @@ class Recorder:
 
         base.__init__ = init
         base.zero_grad = zero_grad
+
+    def _patch_clip(self) -> None:
+        """One norm over gradients of several optimizers carries an inf to all: none of them steps then."""
+        inner = torch.nn.utils.clip_grad_norm_
+
+        @functools.wraps(inner)
+        def clip(parameters: Any, *args: Any, **kwargs: Any) -> Any:
+            if not isinstance(parameters, torch.Tensor):
+                parameters = list(parameters)
+            clipped = {id(one) for one in _listed(parameters) if one.grad is not None}
+            concerned = {
+                index
+                for index, optimizer in enumerate(self._optimizers)
+                for group in optimizer.param_groups
+                if not clipped.isdisjoint(map(id, group["params"]))
+            }
+            norm = inner(parameters, *args, **kwargs)
+            if not concerned.isdisjoint(self._poisoned) and not math.isfinite(norm):
+                self._poisoned |= concerned
+            return norm
+
+        torch.nn.utils.clip_grad_norm_ = clip
+        torch.nn.utils.clip_grad.clip_grad_norm_ = clip
 
     def _patch_step(self, cls: Any) -> None:
         inner = cls.step

@@ -31,6 +31,7 @@ from amp_migrate.lint.misuse.order.faults import (
     HALF_PARAMETERS,
     MISSING_UPDATE,
     NOT_SCALED,
+    ONE_NORM,
     PARTLY_SCALED,
     REBORN,
     UNSCALED_BETWEEN,
@@ -55,7 +56,7 @@ from amp_migrate.lint.misuse.order.state import (
 )
 from amp_migrate.lint.misuse.order.typestate import SCALED_LOSS
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import unpacked
+from amp_migrate.program.bindings import calls_of, unpacked
 
 _OF_SCALERS = frozenset(("scaled", "unscale", "step", "update", "enter"))
 _REGIONS = frozenset(("region", "open"))
@@ -432,6 +433,10 @@ class Protocol(Judged):
             return
         known = self.optimizers
         told = self.owners.of(here.event.subject, here.function, known, self)
+        if here.event.kind == "clip":
+            unscaled_apart = [one for one in told if held.state(one) == UNSCALED]
+            wrong = len(unscaled_apart) > 1 and self._spreads(here)
+            self._judge(wrong, ONE_NORM, here)
         meant = told or known
         clean = held.by_hand or not all(
             {kind for kind, _ in held.of(one)} == {SCALED} for one in meant
@@ -448,6 +453,19 @@ class Protocol(Judged):
             return
         wrong = not clean and not unscaled
         self._judge(wrong, code, here)
+
+    def _spreads(self, here: Here) -> bool:
+        """Whether a clip is by one norm of all, of which its function never asks whether it is finite."""
+        call = here.event.call
+        return (
+            call is not None
+            and ir.last_of(call.func) in ("clip_grad_norm_", "clip_grad_norm")
+            and not any(
+                ir.last_of(asked.func) in ("isfinite", "isnan", "isinf")
+                for stmt in self.program.statements(here.function)
+                for asked in calls_of(stmt)
+            )
+        )
 
     @cached_property
     def _is_all_by_hand(self) -> bool:
