@@ -581,7 +581,7 @@ class Planner:
             self.regions,
         )
         higher_order.judge_training(functions)
-        forwards, runs, hoisted, sources = self._plan_regions(backwards)
+        forwards, runs, hoisted, sources = self._plan_regions(backwards, live)
         # Where there are none, what else is in the way is told first.
         runs = self._born(group, runs) or runs
         self._refuse_strangers(group, ownership, forwards)
@@ -1105,7 +1105,7 @@ class Planner:
         )
 
     def _plan_regions(
-        self, backwards: list[Backward]
+        self, backwards: list[Backward], live: Live | None
     ) -> tuple[list[LossForward], list[Run], dict[Site, str], dict[Site, Backward]]:
         """The forward of each loss, the regions, the names of losses that have none, and whose loss a
         region begins for."""
@@ -1119,6 +1119,9 @@ class Planner:
                 line = backward.event.line
                 raise refused(planned.code, planned.message, planned.line or line)
             found, hoists = planned
+            if self._is_called(backward.function, live):
+                # What a method would keep that nobody calls is no part of the loss.
+                found = [r for r in found if self._is_called(r.function, live)] or found
             for run in found:
                 if self._is_under_amp(run, backward):
                     message = "the forward of this loop is under AMP already"
@@ -1136,6 +1139,18 @@ class Planner:
                 site = (backward.function, backward.stmt.path)
                 hoisted[site] = self._free_name(site[0], "loss", _LOSSES)
         return forwards, without_overlaps(runs), hoisted, sources
+
+    def _is_called(self, function: str, live: Live | None) -> bool:
+        """Whether a function may be called, for all that is in sight: a method by its name."""
+        facts = self.program.functions[function]
+        return (live is None or live.runs(function)) and (
+            facts.class_name is None
+            or bool(facts.decorators)
+            or facts.name == "forward"
+            or facts.name.startswith("__")
+            or bool(self.program.call_sites.get(function))
+            or bool(self.program.mentioning(facts.name))
+        )
 
     def _is_tested(self, run: Run, backward: Backward) -> bool:
         """Whether a test behind a run decides if a backward in its function is come to."""

@@ -1565,3 +1565,42 @@ for x in torch.randn(3, 6, 8):
     output = migrate_source(source, path="train.py").output
     assert f"        {given} = agent.process(x.to(device))\n" in output
     check_runs(source, output)
+
+
+_KEPT_BY_NOBODY = """\
+class Learner:
+    def __init__(self):
+        self.encoder, self.head = nn.Linear(8, 8).to(device), nn.Linear(8, 3).to(device)
+        parameters = [*self.encoder.parameters(), *self.head.parameters()]
+        self.opt = torch.optim.SGD(parameters, lr=0.1)
+
+    def show(self, x):
+        self.code = self.encoder(x)
+        scale = F.relu(self.code.mean())
+        return self.head(self.code) * scale
+
+    def encode(self, x):
+        self.code = self.encoder(x)
+
+    def learn(self, x, y):
+        self.encode(x)
+        self.opt.zero_grad()
+        loss = criterion(self.head(self.code), y)
+        loss.backward()
+        self.opt.step()
+
+
+learner = Learner()
+for x, y in data:
+    learner.learn(x, y)
+"""
+
+
+def test_what_a_method_would_keep_that_nobody_calls_is_no_part_of_a_loss() -> None:
+    after = migrated(_KEPT_BY_NOBODY)
+    shown = _KEPT_BY_NOBODY.partition("    def show")[2].partition("    def encode")[0]
+    assert shown in after
+    assert after.count("with torch.autocast(") == 1
+    check_runs(HEAD + _KEPT_BY_NOBODY, HEAD + after)
+    shows = _KEPT_BY_NOBODY + "    learner.show(x)\n"
+    assert migrated(shows).count("with torch.autocast(") == 2
