@@ -32,6 +32,7 @@ from amp_migrate.migrate.compiled import CONFIG
 from amp_migrate.migrate.explain import Spot, explain_group, explain_notes
 from amp_migrate.migrate.framework_loops import Neighbours
 from amp_migrate.migrate.planner import Planner
+from amp_migrate.migrate.precision.leaving import LEAVES
 from amp_migrate.migrate.regions.regions import Run
 from amp_migrate.migrate.scaling.groups import Group, joined
 from amp_migrate.program import ir
@@ -163,11 +164,12 @@ def _clusters(groups: list[Group]) -> list[list[Group]]:
         apart = [c for c in clusters if c not in touching]
         clusters = [*apart, [*(g for c in touching for g in c), group]]
 
-    def first(cluster: list[Group]) -> tuple[str, int]:
-        loop = cluster[0].loops[0]
-        return ir.file_of(loop.function), cluster[0].first_line
+    return sorted(clusters, key=_first)
 
-    return sorted(clusters, key=first)
+
+def _first(cluster: list[Group]) -> tuple[str, int]:
+    loop = cluster[0].loops[0]
+    return ir.file_of(loop.function), cluster[0].first_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,62 +193,110 @@ def _plan_all(
     spot: Spot,
 ) -> Iterator[tuple[list[TrainingLoop], _PlannedGroup]]:
     """The groups that the clusters come to, each after the loops of its cluster."""
-    # Names that one cluster takes are not free for another in the same file.
-    parts = _parts(clusters)
-    loops = [[loop for group in one for loop in group.loops] for one in clusters]
-
     left: dict[int, Refusal] = {}
     """The loops (by `id`) that are left alone."""
 
-    def plan(number: int) -> list[list[_PlannedGroup]]:
-        phases.at("planning training loops", number, len(parts))
+    def plan(part: _Part) -> list[list[_PlannedGroup]]:
         planner.given.clear()
         return [
             [
-                _outcome(group, loops[index], planner.program, writable, shown, spot)
-                for group in _plan_cluster(planner, clusters[index], left)
+                _outcome(group, _loops(one), planner.program, writable, shown, spot)
+                for group in _plan_cluster(planner, one, left)
             ]
-            for index in parts[number]
+            for one in part
         ]
 
-    found: dict[int, list[_PlannedGroup]] = {}
-    for part, made in zip(parts, shared(plan, len(parts)), strict=True):
-        found |= zip(part, made, strict=True)
+    # Names that one cluster takes are not free for another in the same file.
+    parts = _parts(clusters)
+
+    def numbered(number: int) -> list[list[_PlannedGroup]]:
+        phases.at("planning training loops", number, len(parts))
+        return plan(parts[number])
+
+    planned = list(zip(parts, shared(numbered, len(parts)), strict=True))
+    planned = _without_leaving(planned, plan)
     regions = planner.regions
     while True:
         # A region that holds what another backward() differentiates without a scale would take its
         # gradients to half precision.
-        for index, its in enumerate(loops):
-            for group in found[index]:
-                if group.refusal is not None:
-                    members = [its[number] for number in group.loops]
-                    left |= {id(loop): group.refusal for loop in members}
-                    if group.refusal.code not in _UNHURT:
-                        regions.keep_out(b for loop in members for b in loop.backwards)
-        wrong = {
-            index
-            for index, groups in found.items()
-            if any(regions.hold_kept_out(group.runs) for group in groups)
-        }
-        if not wrong:
+        for loop, refusal in _left_alone(planned):
+            left[id(loop)] = refusal
+            if refusal.code not in _UNHURT:
+                regions.keep_out(loop.backwards)
+        wrong = [
+            any(regions.hold_kept_out(one.runs) for groups in found for one in groups)
+            for _, found in planned
+        ]
+        if not any(wrong):
             break
-        for number, part in enumerate(parts):
-            if wrong.intersection(part):
-                found |= zip(part, plan(number), strict=True)
-    for index, its in enumerate(loops):
-        yield from ((its, group) for group in found[index])
+        planned = [
+            (part, plan(part) if is_wrong else found)
+            for is_wrong, (part, found) in zip(wrong, planned, strict=True)
+        ]
+    each = [pair for part, found in planned for pair in zip(part, found, strict=True)]
+    for cluster, groups in sorted(each, key=lambda pair: _first(pair[0])):
+        yield from ((_loops(cluster), group) for group in groups)
 
 
-def _parts(clusters: list[list[Group]]) -> list[list[int]]:
-    """The indices of clusters, those together that have files in common."""
-    parts: list[tuple[set[str], list[int]]] = []
-    for index, cluster in enumerate(clusters):
+_Part = list[list[Group]]
+"""Clusters that have files in common."""
+_Plan = tuple[_Part, list[list[_PlannedGroup]]]
+
+
+def _loops(cluster: list[Group]) -> list[TrainingLoop]:
+    return [loop for group in cluster for loop in group.loops]
+
+
+def _left_alone(planned: list[_Plan]) -> Iterator[tuple[TrainingLoop, Refusal]]:
+    for part, found in planned:
+        for cluster, groups in zip(part, found, strict=True):
+            loops = _loops(cluster)
+            for group in groups:
+                if group.refusal is not None:
+                    yield from ((loops[n], group.refusal) for n in group.loops)
+
+
+def _without_leaving(
+    planned: list[_Plan], plan: Callable[[_Part], list[list[_PlannedGroup]]]
+) -> list[_Plan]:
+    """The same, where groups that are left alone for what leaves their regions are planned as one, if that
+    can be migrated: what one uses outside of its regions, as far as is seen, is used in those of others.
+    Not where much of what a program may take is spent."""
+    leaving: list[list[Group]] = []
+    near: list[_Plan] = []
+    others: list[_Plan] = []
+    rest: _Part = []
+    for part, found in planned:
+        leave = [all(map(_leaves, groups)) for groups in found]
+        (near if any(leave) else others).append((part, found))
+        for cluster, it_leaves in zip(part, leave, strict=True):
+            if it_leaves:
+                leaving.append(cluster)
+            elif any(leave):
+                rest.append(cluster)
+    if len(leaving) < 2 or effort.left() < effort.MOST_STEPS / 2:
+        return planned
+    together = joined(*(group for cluster in leaving for group in cluster))
+    again = [[together], *rest]
+    anew = [(again, plan(again))]
+    is_better = len([*_left_alone(anew)]) < len([*_left_alone(near)])
+    return [*others, *(anew if is_better else near)]
+
+
+def _leaves(group: _PlannedGroup) -> bool:
+    return group.refusal is not None and group.refusal.message.startswith(LEAVES)
+
+
+def _parts(clusters: list[list[Group]]) -> list[_Part]:
+    """Clusters, those together that have files in common."""
+    parts: list[tuple[set[str], _Part]] = []
+    for cluster in clusters:
         files = {file for group in cluster for file in group.files}
         touching = [part for part in parts if part[0] & files]
         parts = [part for part in parts if part not in touching]
-        members = [one for _, indices in touching for one in indices]
-        parts.append((files.union(*(its for its, _ in touching)), [*members, index]))
-    return [sorted(indices) for _, indices in parts]
+        members = [one for _, those in touching for one in those]
+        parts.append((files.union(*(its for its, _ in touching)), [*members, cluster]))
+    return [sorted(part, key=_first) for _, part in parts]
 
 
 def _plan_cluster(

@@ -1578,3 +1578,41 @@ def test_a_device_that_is_chosen_behind_the_optimizer(
         output = migrate_source(source, path="train.py").output
         assert output.index("self.scaler =") > output.index('torch.device("cpu")')
         check_runs(source, output)
+
+
+KEEPS = HEAD + """\
+def define(gpus):
+    return prepared(nn.Linear(8, 3), gpus)
+def prepared(net, gpus):
+    if len(gpus) > 0:
+        net.to(gpus[0])
+        net = nn.DataParallel(net, gpus)
+    return net
+class Learner:
+    def __init__(self, gpus):
+        self.device = torch.device("cuda:%d" % gpus[0]) if gpus else torch.device("cpu")
+        self.model, self.other = define(gpus), define(gpus)
+        self.opt = torch.optim.SGD([*self.model.parameters(), *self.other.parameters()], lr=0.1)
+    def take(self, x, y):
+        self.x = x.to(self.device)
+        self.y = y.to(TARGETS)
+    def learn(self):
+        self.opt.zero_grad()
+        loss = criterion(self.model(self.x) + self.other(self.x), self.y)
+        loss.backward()
+        self.opt.step()
+parser = argparse.ArgumentParser()
+parser.add_argument("--gpu", type=int, action="append", default=[])
+args = parser.parse_args()
+learner = Learner(args.gpu)
+for x, y in data:
+    learner.take(x, y)
+    learner.learn()
+"""
+
+
+def test_what_a_method_keeps_for_the_model_tells_where_that_is() -> None:
+    source = KEEPS.replace("TARGETS", "self.device")
+    assert switch(source) == 'self.device.type == "cuda"'
+    check_runs(source, migrate_source(source).output)
+    assert switch(KEEPS.replace("TARGETS", "torch.device(args.to)")) == "AMP041"

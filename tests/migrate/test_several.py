@@ -2105,3 +2105,85 @@ def test_before_torch_2_gradients_are_dropped_and_not_zeroed() -> None:
     old = migrated(source, Options(torch_version=(1, 13)))
     assert "        opt_b.zero_grad()\n" in expected
     assert "        opt_b.zero_grad(set_to_none=True)\n" in old
+
+
+POOLS = """\
+import json
+
+
+class Pool:
+    def __init__(self):
+        self.kept = []
+
+    def query(self, batch):
+        self.kept.append(batch)
+        return self.kept.pop(0) if len(self.kept) > 3 else batch
+
+
+class Scaled(nn.Module):
+    def __init__(self, by):
+        super().__init__()
+        self.body, self.by = make(), by
+
+    def forward(self, x):
+        return self.body(x) * self.by
+
+
+class Judge(nn.Module):
+    def __init__(self, norm):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(3, 3), norm(3), nn.Linear(3, 3))
+
+    def forward(self, x):
+        return self.body(x)
+
+
+class One:
+    def __init__(self, by):
+        self.net, self.judge, self.pool = Scaled(by).to(device), Judge(nn.BatchNorm1d).to(device), Pool()
+        self.opt = torch.optim.SGD([*self.net.parameters(), *self.judge.parameters()], lr=0.1)
+
+    def learn(self, x, y):
+        self.made = self.net(x)
+        self.step(self.judge, self.pool.query(self.made.detach()), y)
+
+    def step(self, judge, kept, y):
+        self.opt.zero_grad()
+        seen = judge(kept)
+        loss = criterion(seen, y) + self.made.pow(2).mean()
+        loss.backward()
+        self.opt.step()
+
+
+class Two:
+    def __init__(self, by):
+        self.net, self.judge, self.pool = Scaled(by).to(device), Judge(nn.BatchNorm1d).to(device), Pool()
+        self.opt = torch.optim.SGD([*self.net.parameters(), *self.judge.parameters()], lr=0.1)
+
+    def learn(self, x, y):
+        self.made = self.net(x * 2)
+        self.step(self.judge, self.pool.query(self.made.detach()), y)
+
+    def step(self, judge, kept, y):
+        self.opt.zero_grad()
+        seen = judge(kept)
+        loss = criterion(seen, y) + self.made.pow(2).sum()
+        loss.backward()
+        self.opt.step()
+
+
+by = json.loads("0.5")
+first, second = One(by), Two(by)
+for x, y in data:
+    first.learn(x, y)
+for x, y in data:
+    second.learn(x, y)
+"""
+
+
+def test_what_leaves_one_optimizers_regions_may_be_used_in_anothers() -> None:
+    output = migrated(POOLS)
+    assert output.count("with torch.autocast(") == 4
+    check_runs(HEAD + POOLS, HEAD + output)
+    outside = POOLS + "    print(second.judge(first.pool.query(first.made)).sum())\n"
+    assert left_alone(outside) == "AMP020"

@@ -180,13 +180,28 @@ class Devices:
             found = self._by_guards(plain, place)
         if found is None:
             # The model is moved out of sight; what it is fed here has to be where it is.
-            fed = [
-                m
-                for m in self.reaching
-                if m.kind == "data" and m.function == place.function
-            ]
-            found = self._by_device(fed, place)
+            data = [m for m in self.reaching if m.kind == "data"]
+            fed = [m for m in data if m.function == place.function]
+            found = self._by_device(fed or self._kept(data, place), place)
         return found
+
+    def _kept(self, data: list[Move], place: Place) -> list[Move]:
+        """The moves of what the methods of a place's class keep for its models, if all are to one device."""
+        own = self.program.self_class(place.function)
+        kept = [
+            move
+            for move in data
+            for other in (self.program.self_class(move.function),)
+            if own is not None
+            and other is not None
+            and own[1] == other[1]
+            and any(
+                isinstance(target, ir.Attr) and target.value == ir.Name(other[0])
+                for target in move.stmt.targets
+            )
+        ]
+        alike = self._same(kept[0]) if kept else []
+        return kept if all(move in alike for move in kept) else []
 
     def _where_moved(
         self, found: Decision, moves: list[Move], place: Place

@@ -34,7 +34,7 @@ _SUMS = {
     "functools.reduce": 1,
 }
 """What adds up elements, and where these are given."""
-_SAYS = "a value that leaves a region in half precision is used outside of it by"
+LEAVES = "a value that leaves a region in half precision is used outside of it by"
 
 _PARAMETERS = (
     "torch.nn.Parameter",
@@ -210,7 +210,7 @@ class Leaving:
         self._judge_sum(function, stmt)
         for tensor in tested(self.program, function, stmt, self.remedies.dtype):
             if self._trace(function, stmt, tensor).half:
-                raise refused("AMP020", f"{_SAYS} a test of its dtype", stmt.line)
+                raise refused("AMP020", f"{LEAVES} a test of its dtype", stmt.line)
         self._judge_store(function, stmt)
         for value in self._hidden(function, stmt):
             self._widened(function, stmt, value)
@@ -226,7 +226,7 @@ class Leaving:
                 self._trace(function, stmt, arg.value).half for arg in call.args[:1]
             ):
                 # A cast makes what nothing else holds.
-                raise refused("AMP020", f"{_SAYS} a weak reference", stmt.line)
+                raise refused("AMP020", f"{LEAVES} a weak reference", stmt.line)
             match call.func:
                 case ir.Attr(value=holder, attr="send" | "update") if origin is None:
                     sums = call.func.attr == "send" or any(
@@ -446,7 +446,7 @@ class Leaving:
             and any(self._element(function, stmt, one).half for one in spread)
         ):
             if not self._own_region(function, stmt):
-                return f"{_SAYS} a module"
+                return f"{LEAVES} a module"
             return None
         held = self._functions_held(call, function, stmt) if origin is None else ()
         for known in held:
@@ -463,7 +463,7 @@ class Leaving:
                 (wants or any("fp32" in kinds for kinds in met))
                 and any(self._element(function, stmt, one).half for one in spread)
             ):
-                return f"{_SAYS} a lambda"
+                return f"{LEAVES} a lambda"
             if wants or any("fp32" in kinds for kinds in met):
                 return self._helped(function, stmt, halves, [], False, "a lambda")
         if origin is None and self._wants_fp32(func, function):
@@ -493,7 +493,7 @@ class Leaving:
         if origin in _RUN_WITH and any(
             self._trace(function, stmt, value).half for value in values
         ):
-            return None if self._own_region(function, stmt) else f"{_SAYS} a module"
+            return None if self._own_region(function, stmt) else f"{LEAVES} a module"
         if origin in _KEEPERS:
             halves = [v for v in values if self._trace(function, stmt, v).half]
             refused = self._helped(function, stmt, halves, [], False, "a parameter")
@@ -509,7 +509,7 @@ class Leaving:
             if self._lacks_half(name, origin) or (
                 multiplies and not self._own_region(function, stmt)
             ):
-                return f"{_SAYS} {name}()"
+                return f"{LEAVES} {name}()"
         if not operands:
             return None
         return self._of_torch(function, stmt, name, operands, origin, call)
@@ -827,7 +827,7 @@ class Leaving:
             if text is not None and "(" not in text and steps is not None:
                 self.remedies.edit(function, CastLike(stmt.path, steps, text))
                 return None
-        return f"{_SAYS} {what}"
+        return f"{LEAVES} {what}"
 
     # -- modules ------------------------------------------------------------------------------
 
@@ -939,7 +939,7 @@ class Leaving:
                 if widened:
                     found += [(value, edit) for _, edit in widened]
                     continue
-                return f"{_SAYS} {what}"
+                return f"{LEAVES} {what}"
             found.append((value, Upcast(stmt.path, steps)))
         for value, edit in found:
             self.remedies.edit(function, edit)
