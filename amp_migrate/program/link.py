@@ -467,11 +467,14 @@ class Program(Names):
             case ir.Attr(value=value, attr=attr):
                 own = self.self_class(function)
                 if own is not None and _is_super_call(value):
-                    for base in self.bases(own[1])[1:]:
-                        above = self.method(base, attr)
-                        if above is not None:
-                            yield _one("function", above)
-                            break
+                    for derived in self._descendants.get(own[1], (own[1],)):
+                        # What a class is mixed into may have another one behind it.
+                        order = self.bases(derived)
+                        for base in order[order.index(own[1]) + 1 :]:
+                            above = self.method(base, attr)
+                            if above is not None:
+                                yield _one("function", above)
+                                break
                     return
                 if attr == "module":
                     yield from self._wrapped(value, function)

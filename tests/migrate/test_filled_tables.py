@@ -100,6 +100,19 @@ GIVEN = {
         "Masked",
     ),
 }
+GIVEN |= {
+    "a field of what a table makes": (
+        f"{_LOSS}import dataclasses\n@dataclasses.dataclass\nclass Parts:\n"
+        '    of: object\nPARTS = {}\nPARTS["a"] = Parts\n',
+        "self.loss.of(self.model(x), y)",
+        'PARTS[kind.replace("plain", "a")](masked)',
+    ),
+    "an attribute by a name that is put together": (
+        _LOSS + 'NAME = "".join(["lo", "ss"])\n',
+        "getattr(self, NAME)(self.model(x), y)",
+        "masked",
+    ),
+}
 _ALONE = _LOSS.replace("(out, y)", "(out)").replace("y == 0", "out > 3")
 _OF_ONE = _OBJECT.replace("(self, out, y)", "(self, out)").replace("y == 0", "out > 3")
 _KEPT = """\
@@ -201,10 +214,81 @@ def test_what_a_registered_class_is_given(name: str) -> None:
     check_runs(source, output)
 
 
-def test_what_is_set_out_of_sight() -> None:
+@pytest.mark.parametrize(
+    ("name", "given", "line"),
+    [
+        ("a function", "None", "learner.loss = masked"),
+        (
+            "a function",
+            "None",
+            "setattr(learner, kind.replace('plain', 'loss'), masked)",
+        ),
+        ("functions", "[]", "learner.loss.append(masked)"),
+        ("functions", "[None]", "learner.loss[0] = masked"),
+    ],
+)
+def test_what_is_set_out_of_sight(name: str, given: str, line: str) -> None:
     loop = "    for _ in range(4):"
-    learner = _LEARNER.replace(loop, f"    learner.loss = masked\n{loop}")
-    source = _script("a function", learner.replace("GIVEN", "None"))
+    learner = _LEARNER.replace(loop, f"    {line}\n{loop}")
+    source = _script(name, learner.replace("GIVEN", given))
+    output = migrate_source(source, path="train.py").output
+    assert "self.scaler.step(self.optimizer)" in output
+    check_runs(source, output)
+
+
+def test_what_is_given_through_a_function_out_of_a_table() -> None:
+    build = """\
+def build(model, criterion):
+    return LEARNERS["plain"](model, loss=criterion)
+BUILDS = {}
+BUILDS["plain"] = build
+def main"""
+    learner = _LEARNER.replace("def main", build)
+    made = "LEARNERS[kind](model, GIVEN)"
+    learner = learner.replace(made, "BUILDS[kind](model, criterion=masked)")
+    source = _script("a function", learner)
+    output = migrate_source(source, path="train.py").output
+    assert "self.scaler.step(self.optimizer)" in output
+    check_runs(source, output)
+
+
+def test_a_method_of_a_class_that_stands_beside_another() -> None:
+    body = _LOSS.replace("(out", "(self, out").replace("\n    ", "\n        ")
+    setup = f"""\
+class Soft:
+    {body}
+class Twice:
+    def masked(self, out, y):
+        return 2 * super().masked(out, y)
+class Both(Twice, Soft):
+    pass
+"""
+    setup += "both = Both()\n"
+    call = "both.masked(self.model(x), y)"
+    learner = _LEARNER.replace("CALL", call).replace("GIVEN", "None")
+    source = _HEAD + setup + learner.replace("LEARNERS[kind]", "Learner")
+    output = migrate_source(source, path="train.py").output
+    assert "self.scaler.step(self.optimizer)" in output
+    check_runs(source, output)
+
+
+def test_a_method_of_the_name_of_what_a_dict_has() -> None:
+    shown = """\
+class Shown:
+    def update(self, count):
+        self.count = count * 1000000 / 3
+SHOWN = {}
+def show(kind):
+    SHOWN[kind] = functools.reduce(lambda one, other: one, [Shown()])
+    return SHOWN
+def counted(names):
+    values = {name: 0 for name in names}
+    values.update({"more": 1})
+    return len(values)
+"""
+    call = "self.loss(self.model(x), y) + 0 * counted('ab')"
+    learner = _LEARNER.replace("CALL", call).replace("GIVEN", "masked")
+    source = _HEAD + _LOSS + shown + learner + 'print(len(show("a")))\n'
     output = migrate_source(source, path="train.py").output
     assert "self.scaler.step(self.optimizer)" in output
     check_runs(source, output)

@@ -466,6 +466,17 @@ HOLDERS = {
         'kept = {"net": Net().to(device)}\n'
         + f"{SGD}model.change()\n{EPOCH}".replace("model", 'kept["net"]')
     ),
+    "an optimizer in a list": (
+        "model = Net().to(device)\nopts = []\n"
+        "opts.append(torch.optim.SGD(model.parameters(), lr=0.1))\nmodel.change()\n"
+        + EPOCH.replace("opt.", "opts[0].")
+    ),
+    "an optimizer in a dict": (
+        "nets = [Net().to(device)]\n"
+        'opts = {"a": torch.optim.SGD(nets[0].parameters(), lr=0.1)}\n'
+        "for net in nets:\n    net.change()\n"
+        + EPOCH.replace("opt.", 'opts["a"].').replace("model", "nets[0]")
+    ),
     "an attribute": agent("self.net.change()").replace("make()", "Net()"),
 }
 WAYS = {
@@ -478,6 +489,12 @@ WAYS = {
     "by setattr of a name": "setattr(self, name, nn.Linear(8, 3).to(device))",
     "by add_module": 'self.add_module("head", nn.Linear(8, 3).to(device))',
     "in the module's dict": 'self._modules["head"] = nn.Linear(8, 3).to(device)',
+    "in the module's dict, updated": (
+        'self._modules.update({"head": nn.Linear(8, 3).to(device)})'
+    ),
+    "in the module's dict, by a keyword": (
+        "self._modules.update(head=nn.Linear(8, 3).to(device))"
+    ),
     "by a parameter": "self.head.weight = nn.Parameter(torch.randn(3, 8, device=device))",
     "by a parameter that is registered": (
         'self.head.register_parameter("bias", nn.Parameter(torch.randn(3, device=device)))'

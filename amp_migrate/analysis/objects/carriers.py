@@ -34,7 +34,7 @@ _Bound = dict[str, _Origins]
 
 _NOWHERE: _Origins = frozenset()
 _SOMEHOW: _Origins = frozenset((None,))
-_CHOICES = frozenset(("if", "or", "and", "+", "|", "*", "starred"))
+CHOICES = frozenset(("if", "or", "and", "+", "|", "*", "starred"))
 """Operations that give one of their operands, or what is in them."""
 _OF_CLASSES = frozenset(("functools.partial", "builtins.getattr"))
 """What gives a class that it is given, or out of a library that it is given."""
@@ -251,7 +251,7 @@ class Carriers:
                 return self._origins(value, function, inside)
             case ir.Suspend(value=kept):
                 return self._origins(kept, function, bound) if kept else _NOWHERE
-            case ir.Operation(op=op) if op not in _CHOICES:
+            case ir.Operation(op=op) if op not in CHOICES:
                 return _NOWHERE
             case ir.Call():
                 return self._of_call(expr, function, bound)

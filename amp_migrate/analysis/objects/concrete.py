@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import combinations
 
 from amp_migrate.analysis.objects.carriers import Carriers
+from amp_migrate.analysis.objects.contents import PUTS
 from amp_migrate.analysis.objects.flow import PARSES
 from amp_migrate.analysis.objects.live import runs_once
 from amp_migrate.analysis.objects.read_only_uses import GoesNoFurther
@@ -27,7 +28,6 @@ _ASKS = "super isinstance issubclass type".split()
 _REACHES = "exec __import__ __subclasses__ locate instantiate".split()
 """By what a class can be got at that is not named."""
 _Place = tuple[str, ir.Stmt, ir.Expr]
-_FILLS = ("update", "setdefault", "__setitem__")
 
 
 class Concrete:
@@ -647,7 +647,7 @@ class Concrete:
         for function, stmt in program.mentioning(*names, *attributes, *read, *_TAKERS):
             in_class = id(stmt) in program.class_statements
             filled = [
-                call.func for call in calls_of(stmt) if ir.method_of(call) in _FILLS
+                call.func for call in calls_of(stmt) if ir.method_of(call) in PUTS
             ]
             written = {id(e) for one in (*stmt.targets, *filled) for e in _written(one)}
             outside = written if function not in apart else ()

@@ -382,10 +382,10 @@ class PointsTo:
                 case _:
                     return None
 
-    def trail(self, start: State) -> Iterator[State | Object]:
+    def trail(self, start: State, most: int = MOST_STATES) -> Iterator[State | Object]:
         """All that a search comes by, what it begins with first, and the objects that it finds."""
         passed = [start]
-        for one in self._search(start, passed):
+        for one in self._search(start, passed, most):
             yield from passed
             passed.clear()
             yield one

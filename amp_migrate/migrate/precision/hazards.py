@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
-from functools import cached_property
 
-from amp_migrate.analysis.objects.carriers import UnseenCalls
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.live import Live
-from amp_migrate.analysis.paths.events import operators_of
 from amp_migrate.analysis.paths.hooked_forwards import attached
 from amp_migrate.analysis.paths.loops import Blocked, Refusal, refused
 from amp_migrate.analysis.tables import dtype_table, vocabulary
@@ -25,6 +21,7 @@ from amp_migrate.migrate.precision.casts import Casts, is_matrix_norm
 from amp_migrate.migrate.precision.constants import Constants
 from amp_migrate.migrate.precision.entering import Span
 from amp_migrate.migrate.precision.formulas import Formulas
+from amp_migrate.migrate.precision.imported import Imported
 from amp_migrate.migrate.precision.leaving import Leaving
 from amp_migrate.migrate.precision.probabilities import Probabilities
 from amp_migrate.migrate.precision.products import NO_ISLAND, of_products
@@ -33,9 +30,10 @@ from amp_migrate.migrate.precision.setup import Setup, last_word
 from amp_migrate.migrate.precision.sigmoids import Sigmoids
 from amp_migrate.migrate.precision.spans import Spans
 from amp_migrate.migrate.precision.stores import Stores
+from amp_migrate.migrate.precision.unseen import Unseen
 from amp_migrate.migrate.regions.regions import Regions, Run
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of, each_call, parts_of, unpacked
+from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.control_flow import is_main_guard
 from amp_migrate.program.link import Program
 
@@ -44,20 +42,6 @@ _LIBRARY_METHODS = ("loss",)
 _RAISING_METHODS = operations("no-half")
 _WITHOUT_ARGUMENTS = frozenset("det inverse logdet matrix_exp slogdet".split())
 _REPLICATES = ("DataParallel", "data_parallel", "parallel_apply")
-_IMPORTS = ("builtins.__import__", "importlib.import_module")
-_LOADS = (
-    *("importlib.util.module_from_spec", "importlib.machinery.SourceFileLoader"),
-    *("imp.load_source", "pydoc.locate", "runpy.run_module", "runpy.run_path"),
-)
-"""What gives a file that they are told."""
-_LIBRARIES = ("torch.", "torchvision.", "timm.", "transformers.")
-_PUTS = "append extend insert setdefault update".split()
-_PASS_ON = (
-    *("builtins.getattr", "builtins.vars", "functools.partial", "torch.nn.Sequential"),
-    *(f"torch.nn.{kind}DataParallel" for kind in ("", "parallel.Distributed")),
-    "torch.nn.parallel.DataParallel",
-)
-"""What they make runs what they are given."""
 _PLAIN_BASES = frozenset(
     f"torch.nn.{name}"
     for name in "Module Sequential ModuleList ModuleDict modules.Module".split()
@@ -66,10 +50,6 @@ _ASKS = "is_autocast_enabled"
 _ASSERTS = ("torch.testing.assert_close", "torch.testing.assert_allclose")
 _FACTORS = "what factorizes its covariance, now and later, fails in half precision"
 _NO_NUMPY = ".numpy() of a bfloat16 tensor raises"
-
-_OF_DATA = frozenset(("__getitem__", "__setitem__", "__contains__"))
-
-_Unseen = tuple[list[str], list[tuple[str, ir.Stmt]]]
 
 
 class Hazards:
@@ -109,7 +89,7 @@ class Hazards:
         """What to say where they cannot be."""
         self._known = known
         self._may_start = may_start
-        self._unseen: dict[tuple[str, ir.Path], _Unseen] = {}
+        self._unseen = Unseen(program, forward, self.files, self.functions, live)
 
     def find(
         self,
@@ -131,8 +111,12 @@ class Hazards:
         if self.options.torch_version < (1, 8):
             self._judge_old_torch()
         reached = list(self.reached(runs))
-        for function, stmt in reached if self._importing else ():
-            self._judge_imported(function, stmt)
+        imported = self.program.noted(Imported)
+        for function, stmt in reached:
+            call = imported.run_by(function, stmt)
+            if call is not None:
+                message = "what runs here is imported by a name that is not in sight"
+                raise refused("AMP033", message, call.line)
         under = frozenset((function, stmt.path) for function, stmt in reached)
         inside = frozenset(
             (run.function, stmt.path)
@@ -244,7 +228,7 @@ class Hazards:
                 names.update(self._asked(run.function, stmt))
                 if not unseen:
                     continue
-                more, lambdas = self._run_out_of_sight(run.function, stmt)
+                more, lambdas = self._unseen.run_by(run.function, stmt)
                 pending += more
                 for owner, definition in lambdas:
                     yield owner, definition
@@ -268,7 +252,7 @@ class Hazards:
                     continue  # It is run on no tensors of torch.
                 for stmt in program.statements(function):
                     more, lambdas = (
-                        self._run_out_of_sight(function, stmt) if unseen else ([], [])
+                        self._unseen.run_by(function, stmt) if unseen else ([], [])
                     )
                     if not self._is_isolated(function, stmt):
                         yield function, stmt
@@ -328,183 +312,6 @@ class Hazards:
                 shown = "forward" if by_itself and name != "__init__" else name
                 found.append((shown, qualname))
         return found
-
-    @cached_property
-    def _kept(self) -> dict[str, list[tuple[str, str]]]:
-        """By name, the methods of what is no module and may be where nobody follows it, with its class."""
-        found: dict[str, list[tuple[str, str]]] = defaultdict(list)
-        for class_name in self.program.classes:
-            if ir.file_of(class_name) not in self.files:
-                continue
-            if self.forward.is_module_class(class_name):
-                continue
-            if self.live is not None and (
-                class_name not in self.live.classes or self.live.is_apart(class_name)
-            ):
-                continue
-            for name, method in self.program.classes[class_name].methods:
-                # `super().__init__(...)` of a library's class makes none of these.
-                if name != "__init__":
-                    found[name].append((method, class_name))
-        return found
-
-    def _run_out_of_sight(self, function: str, stmt: ir.Stmt) -> _Unseen:
-        """What a statement may run of which nothing says that it does: the methods of such objects, the
-        functions that are given to nobody knows whom, and the statements that give lambdas so.
-        """
-        asked = function, stmt.path
-        if asked not in self._unseen:
-            methods: list[str] = []
-            lambdas: list[tuple[str, ir.Stmt]] = []
-            for call in self._unclear_calls(function, stmt):
-                methods += self._methods_kept(call, function)
-                for given, where, at in self._given_to(call):
-                    if not isinstance(given, ir.Deferred):
-                        fits = self._fits(given, call) or self._is_filled(where, at)
-                        methods += (given,) if fits else ()
-                    elif len(given.params) == len(call.args) or not (
-                        given.plain and not any(arg.star for arg in call.args)
-                    ):
-                        lambdas.append((where, at))
-            methods += self._operators_kept(function, stmt)
-            self._unseen[asked] = methods, lambdas
-        return self._unseen[asked]
-
-    def _methods_kept(self, call: ir.Call, function: str) -> Iterator[str]:
-        unseen = (self.program.whole or self.program).noted(UnseenCalls)
-        ways = [(call.func, "__call__")] if self._holds(call.func) else []
-        match call.func:
-            case ir.Attr(value=held, attr=name):
-                ways.append((held, name))
-            case ir.Call(
-                func=ir.Name(id="getattr"),
-                args=(of, ir.Arg(value=ir.Const(value=str(name))), *_),
-            ):
-                ways.append((of.value, name))
-        for held, name in ways:
-            for method, class_name in self._kept.get(name, ()):
-                if self._fits(method, call) and unseen.may_be(
-                    held, function, class_name
-                ):
-                    yield method
-
-    def _is_filled(self, function: str, stmt: ir.Stmt) -> bool:
-        """Whether what a statement gives may have some of its arguments: ``functools.partial(f, y=y)``."""
-        return any(
-            self.program.origin(call.func, function) == "functools.partial"
-            for call in calls_of(stmt)
-        )
-
-    def _operators_kept(self, function: str, stmt: ir.Stmt) -> Iterator[str]:
-        """What operators may run of objects that are not followed, ``self.loss @ h``, and properties."""
-        unseen = (self.program.whole or self.program).noted(UnseenCalls)
-        asked = [(held, words - _OF_DATA) for held, words in operators_of(stmt)]
-        for inner in parts_of(stmt):
-            if isinstance(inner, ir.Attr) and inner.attr in self._kept:
-                asked.append((inner.value, frozenset((inner.attr,))))
-        for held, words in asked:
-            for word in sorted(words & self._kept.keys()):
-                for method, class_name in self._kept[word]:
-                    if word.startswith("__") or self.program.is_property(method):
-                        if unseen.may_be(held, function, class_name):
-                            yield method
-
-    def _unclear_calls(self, function: str, stmt: ir.Stmt) -> Iterator[ir.Call]:
-        program = self.program
-        for call in calls_of(stmt):
-            func = call.func
-            is_known = not (
-                isinstance(func, ir.Call) and func.func == ir.Name("getattr")
-            ) and (program.resolve(func, function) or program.origin(func, function))
-            if (call.args or ir.method_of(call) in self._kept) and not (
-                is_known or self._called.sites_of(call, function, stmt)
-            ):
-                yield call
-
-    def _fits(self, function: str, call: ir.Call) -> bool:
-        """Whether a call may run a function by what it gives, or a property that gives what it calls."""
-        facts = self.program.functions[function]
-        of_object = facts.self_name is not None or (
-            ir.Name("classmethod") in facts.decorators
-        )
-        return self._called.takes(
-            function, call, of_object
-        ) or self.program.is_property(function)
-
-    def _holds(self, func: ir.Expr) -> bool:
-        """Whether what is called is something that is kept: no method of a tensor."""
-        return not isinstance(func, ir.Attr) or (
-            func.attr in self.program.attribute_targets
-        )
-
-    def _given_to(self, call: ir.Call) -> list[tuple[str | ir.Deferred, str, ir.Stmt]]:
-        """What of those a call may run: of what gives one thing, where no layer alone has that name."""
-        if not (call.args and self._holds(call.func)):
-            return []
-        match call.func:
-            case ir.Call(args=(_, ir.Arg(value=name), *_)) if not isinstance(
-                name, ir.Const
-            ):
-                # `getattr(x, name)(*args)` runs what `x` has, mostly tensors' own methods.
-                return []
-        several = len(call.args) > 1 or any(arg.star for arg in call.args)
-        return self._given if several or not self._is_layer(call.func) else []
-
-    def _is_layer(self, func: ir.Expr) -> bool:
-        """Whether all attributes of a name are seen to be made as modules."""
-        made = self.program.attribute_targets.get(ir.last_of(func) or "", ())
-        found = [
-            self.program.resolve(one.value, one.function) if one.value else ()
-            for _, one in made
-        ]
-        return isinstance(func, ir.Attr) and all(
-            refs
-            and all(
-                (ref.kind == "instance" and self.forward.is_module_class(ref.name))
-                or (ref.kind == "made" and ref.name.startswith("torch.nn."))
-                for ref in refs
-            )
-            for refs in found
-        )
-
-    @cached_property
-    def _given(self) -> list[tuple[str | ir.Deferred, str, ir.Stmt]]:
-        """Functions and lambdas that are given to nobody knows whom: by a call, or as an attribute."""
-        program = self.program
-        found: dict[tuple[str | ir.Deferred, str, ir.Stmt], None] = {}
-        pending = [
-            (value, function, stmt)
-            for function in self.functions
-            for stmt in program.statements(function)
-            for value in (
-                *(a.value for c in self._unclear_calls(function, stmt) for a in c.args),
-                *([stmt.value] if self._sets_unclear(function, stmt) else ()),
-            )
-            if value is not None
-        ]
-        seen = set(pending)
-        for value, where, at in pending:
-            for inner in ir.walk(value):
-                if isinstance(inner, ir.Deferred):
-                    found[inner, where, at] = None
-                elif isinstance(inner, (ir.Name, ir.Attr)):
-                    refs = program.resolve(inner, where)
-                    names = (ref.name for ref in refs if ref.kind == "function")
-                    found |= dict.fromkeys((name, where, at) for name in names)
-                    for made in program.definitions_of(inner, where):
-                        if isinstance(made.value, (ir.Display, ir.Deferred)):
-                            more = made.value, made.function, made.stmt
-                            pending += () if more in seen else (more,)
-                            seen.add(more)
-        return list(found)
-
-    def _sets_unclear(self, function: str, stmt: ir.Stmt) -> bool:
-        return any(
-            isinstance(target, ir.Attr)
-            and self.program.class_of_self(target.value, function) is None
-            and not self.program.resolve(target.value, function)
-            for target in stmt.targets
-        )
 
     def _asked(self, function: str, stmt: ir.Stmt) -> Iterator[str]:
         """The names of methods that a statement may call on what is not known."""
@@ -593,127 +400,6 @@ class Hazards:
                     f"before torch {_shown(newer)}, {name} does not work under autocast"
                 )
                 raise refused("AMP009", message, call.line)
-
-    def _judge_imported(self, function: str, stmt: ir.Stmt) -> None:
-        """``get_class(config.model)()``, which imports its file by that name: it may do whatever raises."""
-        for call in calls_of(stmt):
-            if self._is_imported(call.func, function, set()):
-                message = "what runs here is imported by a name that is not in sight"
-                raise refused("AMP033", message, call.line)
-
-    def _is_imported(
-        self, expr: ir.Expr, function: str, seen: set[tuple[ir.Expr, str]]
-    ) -> bool:
-        """Whether it is made of what is imported so, and has no name by which it is in sight."""
-        program = self.program
-        if (expr, function) in seen:
-            return False
-        seen.add((expr, function))
-        made: list[tuple[ir.Expr, str]] = []
-        match expr:
-            case ir.Call(func=func, args=args):
-                callees = program.callees(expr, function)
-                if expr in self._importing or any(
-                    call in self._importing
-                    for one in callees
-                    for _, call in each_call(program.functions[one].body)
-                ):
-                    return True
-                if program.origin(func, function) in _PASS_ON:
-                    made = [(arg.value, function) for arg in args]
-                elif callees:
-                    made = [
-                        (value, where)
-                        for where, value in program.returns(expr, function)
-                    ]
-                else:
-                    made = [(func, function)]
-            case ir.Item(value=value, key=key):
-                if program.origin(value, function) == "sys.modules":
-                    return not isinstance(key, ir.Const) and key != ir.Name("__name__")
-                made = [(value, function)]
-            case ir.Display(items=items) | ir.Comprehension(elements=items):
-                made = [(item, function) for item in items]
-            case ir.Name() | ir.Attr():
-                made = [
-                    (one.value, one.function)
-                    for one in program.definitions_of(expr, function)
-                    if one.value is not None
-                ]
-                if isinstance(expr, ir.Name) and program.is_param(function, expr.id):
-                    made += (
-                        (value, caller)
-                        for caller, value in program.arguments(function, expr.id)
-                    )
-                elif isinstance(expr, ir.Attr) and not any(
-                    one.name == expr.attr for one in program.classes.values()
-                ):
-                    made.append((expr.value, function))
-                made += self._put_into(expr, function)
-        return any(self._is_imported(*one, seen) for one in made)
-
-    def _put_into(
-        self, holder: ir.Name | ir.Attr, function: str
-    ) -> Iterator[tuple[ir.Expr, str]]:
-        """What statements put into a container: ``MODELS[name] = module.Net``."""
-        program = self.program
-        owner = isinstance(holder, ir.Name) and program.owner(holder.id, function)
-        for where, stmt in program.mentioning(ir.last_of(holder) or ""):
-            if isinstance(holder, ir.Name) and owner != program.owner(holder.id, where):
-                continue
-            for target, value, _ in unpacked(stmt):
-                if isinstance(target, ir.Item) and value is not None:
-                    if ir.last_of(target.value) == ir.last_of(holder):
-                        yield value, where
-            for call in calls_of(stmt):
-                if ir.method_of(call) in _PUTS and call.args:
-                    if ir.last_of(ir.receiver_of(call)) == ir.last_of(holder):
-                        yield call.args[-1].value, where
-
-    @cached_property
-    def _importing(self) -> list[ir.Call]:
-        """The calls that import a file by a name of which nothing is known; not ``__name__``, their own."""
-        program = self.program
-        words = {origin.rpartition(".")[2] for origin in (*_IMPORTS, *_LOADS)}
-        return [
-            call
-            for function, stmt in program.mentioning(*words)
-            for call in calls_of(stmt)
-            if call.args
-            and not isinstance(name := call.args[-1].value, ir.Const)
-            and (
-                (origin := program.origin(call.func, function)) in _LOADS
-                or (
-                    origin in _IMPORTS
-                    and not isinstance(name := call.args[0].value, ir.Const)
-                    and name != ir.Name("__name__")
-                    and not program.imported_by_name
-                    and not self._begins_in_sight(name, function)
-                )
-            )
-        ]
-
-    def _begins_in_sight(self, name: ir.Expr, function: str) -> bool:
-        """Whether a name is put together behind that of a library, or of a folder whose files are in sight:
-        ``"models." + name``."""
-        program = self.program
-        made = [name, *(d.value for d in program.definitions_of(name, function))]
-        if isinstance(name, ir.Name) and program.is_param(function, name.id):
-            for caller, value in program.arguments(function, name.id):
-                made += [
-                    value,
-                    *(d.value for d in program.definitions_of(value, caller)),
-                ]
-        for one in made:
-            for part in ir.walk(one) if isinstance(one, ir.Operation) else ():
-                if isinstance(part, ir.Const) and isinstance(part.value, str):
-                    folder = part.value.rpartition(".")[0].replace(".", "/")
-                    if part.value.startswith(_LIBRARIES) or (
-                        folder
-                        and any(f"/{folder}/" in f"/{file}" for file in program.modules)
-                    ):
-                        return True
-        return False
 
     def _judge_handed_out(self) -> None:
         """``kind = MultivariateNormal`` in a class that derives from one out of sight, which may make one."""
