@@ -138,7 +138,8 @@ class Neighbours:
         files = frozenset({file, ir.file_of(loop.function)})
         try:
             edits = self._judge(framework, files, self.live(loop))
-            shadowed = self.torch.of_file(file).shadowed
+            paths = [edit.path for at, edit in edits if at == file]
+            shadowed = self.torch.of_file(file).lost([*paths, stmt.path])
             if shadowed:
                 message = "torch is bound to something else here"
                 raise refused("AMP035", message, ir.Line(shadowed, file))

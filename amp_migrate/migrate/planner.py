@@ -718,9 +718,10 @@ class Planner:
         check_room(self.program, group.edits)
         for file in {file for file, _ in group.edits}:
             torch = self.torch_names.of_file(file)
-            if torch.shadowed:
+            line = torch.lost([edit.path for at, edit in group.edits if at == file])
+            if line:
                 message = f"{torch.name} is bound to something else here"
-                raise refused("AMP035", message, torch.shadowed)
+                raise refused("AMP035", message, line)
 
     def _scalers(
         self,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from exactness import MOVING_SCALES, check_off, check_scaled
+from half_support import check_runs
 from programs import HEAD, before_and_after, left_alone, migrated, trains_as_before
 from shorthand import before, written_out
 
@@ -850,3 +851,62 @@ class App(sys.Base):
     run = {kept}
 train(torch.optim.SGD(model.parameters(), lr=0.1))
 """)) == "AMP015"
+
+
+MAKES_ITS_OWN = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = make()
+
+    def forward(self, x):
+        return self.body(x)
+
+    def make_optimizer(self):
+        self.optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+        return self.optimizer
+
+
+class Trainer:
+    def __init__(self, net):
+        self.net = net
+        self.optimizer = self.net.make_optimizer()
+
+    def step(self, x, y):
+        self.optimizer.zero_grad()
+        loss = criterion(self.net(x), y)
+        loss.backward()
+        self.optimizer.step()
+        return loss
+
+
+def scaled(torch, by):
+    return torch * by
+
+
+trainer = Trainer(Net().to(device))
+for x, y in data:
+    print(scaled(trainer.step(x, y).item(), 2))
+"""
+
+
+def test_an_optimizer_that_a_model_makes_keeps_and_hands_out() -> None:
+    output = migrated(MAKES_ITS_OWN)
+    assert "        self.scaler = self.net.scaler\n" in output
+    assert output.count("torch.amp.GradScaler(") == 1
+    check_runs(HEAD + MAKES_ITS_OWN, HEAD + output)
+    # What it returns is another one, for all that is seen.
+    other = MAKES_ITS_OWN.replace("return self.optimizer", "return self.other()")
+    assert left_alone(other) == "AMP010"
+    not_always = MAKES_ITS_OWN.replace(
+        "        self.optimizer = torch",
+        "        if not self.training:\n            return\n        self.optimizer = torch",
+    )
+    assert left_alone(not_always) == "AMP010"
+
+
+def test_a_name_of_torch_that_means_something_else_elsewhere() -> None:
+    inside = MAKES_ITS_OWN.replace(
+        "def step(self, x, y)", "def step(self, x, y, torch=None)"
+    )
+    assert left_alone(inside) == "AMP035"

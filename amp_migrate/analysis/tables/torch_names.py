@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 
@@ -13,13 +14,26 @@ _TORCH = "torch"
 
 @dataclass(frozen=True, slots=True)
 class TorchName:
-    """``missing``: an import must be added; ``shadowed``: a line that gives the name another meaning."""
+    """``missing``: an import must be added."""
 
     name: str
     missing: bool
-    shadowed: int
+    shadowed: tuple[tuple[ir.Path, int], ...]
+    """The functions in which the name has another meaning, with the lines that say so; an empty path where
+    it has one in all of the file."""
     line: int
     """Where it is imported, or 0."""
+
+    def lost(self, paths: Collection[ir.Path]) -> int:
+        """A line that gives the name another meaning where one of some statements stands, or 0."""
+        return next(
+            (
+                line
+                for outer, line in self.shadowed
+                if any(path[: len(outer)] == outer for path in paths)
+            ),
+            0,
+        )
 
 
 class TorchNames:
@@ -42,20 +56,22 @@ class TorchNames:
                 break
         else:
             name, missing = _TORCH, True
+        shadowed = []
         for function in facts.functions.values():
             if name in function.bound and not (function is facts.top and not missing):
                 imported = {
                     local for local, target in function.imports if target == _TORCH
                 }
                 if name not in imported:
-                    return TorchName(name, missing, function.line, 0)
+                    shadowed.append((function.path, function.line))
         defined = self._program.definitions(facts.top.qualname, name)
         others = [d for d in defined if d.stmt.kind not in ("import", "importfrom")]
         imports = [d.stmt.line for d in defined if d not in others]
+        shadowed += (((), one.stmt.line) for one in others[:1])
         return TorchName(
             name,
             missing,
-            others[0].stmt.line if others else 0,
+            tuple(shadowed),
             0 if missing or not imports else min(imports),
         )
 

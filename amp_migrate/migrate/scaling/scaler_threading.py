@@ -568,6 +568,7 @@ class Travel:
                     reason = f"{slot.shown} is put there by a function that is given no scaler for it"
                     raise refused("AMP010", reason, definition.stmt.line)
                 continue
+            value = self._handed_out(value, definition.function) or value
             if not isinstance(value, (ir.Name, ir.Attr, ir.Item)):
                 reason = f"{slot.shown} is taken over in a form that is not followed"
                 raise refused("AMP010", reason, definition.stmt.line)
@@ -576,6 +577,28 @@ class Travel:
             holder = own[0] if own is not None else "self"
             code = f"{holder}.{self.names[slot]} = {source}"
             self.place(definition.function, Insert(definition.stmt.path, code))
+
+    def _handed_out(self, value: ir.Expr | None, function: str) -> ir.Expr | None:
+        """``model.optimizer`` of ``model.make_optimizer()``, which keeps what it returns in an attribute."""
+        if not isinstance(value, ir.Call) or not isinstance(value.func, ir.Attr):
+            return None
+        program, receiver = self.program, value.func.value
+        functions = program.functions
+        found = {
+            (
+                returned.attr
+                if isinstance(returned, ir.Attr)
+                and returned.value == ir.Name(functions[callee].self_name or "")
+                and program.control(callee).is_passed(
+                    lambda stmt: stmt.kind == "return" and stmt.value is not None
+                )
+                else None
+            )
+            for callee, returned in program.returns(value, function)
+        }
+        attr = found.pop() if len(found) == 1 else None
+        plain = ir.key_of(receiver) is not None
+        return ir.Attr(receiver, attr) if attr and plain else None
 
     def _carry_field(
         self, slot: Slot, definition: Definition, call: ir.Call, optimizer: ir.Expr
