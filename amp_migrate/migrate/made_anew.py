@@ -418,7 +418,14 @@ def _layers(
             if args and isinstance(args[0], (ir.Name, ir.Attr, ir.Item)):
                 yield args[0], call
         if isinstance(call.func, ir.Attr):
-            if call.func.attr in _ADDING and args and is_layer(args[-1]):
+            given = call.args[-1:]
+            if call.func.attr == "update":  # not `meter.update(model)`
+                given = tuple(
+                    arg
+                    for arg in given
+                    if arg.name is not None or isinstance(arg.value, ir.Display)
+                )
+            if call.func.attr in _ADDING and any(is_layer(a.value) for a in given):
                 yield _whose(call.func.value), args[-1]
             if call.func.attr == "__init__":
                 yield call.func.value, call
