@@ -294,6 +294,17 @@ def counted(names):
     check_runs(source, output)
 
 
+def test_what_is_given_is_changed_by_its_own_method() -> None:
+    module = _OBJECT.replace("Masked:", "Masked(nn.Module):").replace("NAME", "forward")
+    again = "self.loss = self.loss.type(torch.float32)\n        loss = CALL"
+    learner = _LEARNER.replace("loss = CALL", again)
+    learner = learner.replace("CALL", "self.loss(self.model(x), y)")
+    source = _HEAD + module + learner.replace("GIVEN", "Masked()")
+    output = migrate_source(source, path="train.py").output
+    assert "self.scaler.step(self.optimizer)" in output
+    check_runs(source, output)
+
+
 def test_a_lambda_that_is_given_out_of_sight() -> None:
     call = GIVEN["a function"][1]
     given = "lambda out, y: out.masked_fill(y == 0, -1e10).sigmoid().sum()"

@@ -74,9 +74,10 @@ class Ways:
 
     def _find(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> Iterator[Way]:
         program = self.program
-        pending: list[tuple[ir.Expr, str, ir.Stmt]] = [(expr, function, stmt)]
+        at: tuple[ir.Expr, str, ir.Stmt | None] = expr, function, stmt
+        pending = [at]
         attributes: dict[str, None] = {}
-        for expr, function, stmt in pending:
+        for expr, function, place in pending:
             match expr:
                 case ir.Call(
                     func=ir.Name(id="getattr"), args=(ir.Arg(held), ir.Arg(name), *_)
@@ -84,13 +85,15 @@ class Ways:
                     if isinstance(name, ir.Const):
                         expr = ir.Attr(held, str(name.value))
                     else:
-                        yield from self._by_any_name(held, function, stmt, attributes)
+                        yield from self._by_any_name(held, function, place, attributes)
             if isinstance(expr, ir.Attr) and expr.attr not in program.attribute_targets:
                 yield from self._by_attribute(expr.attr)
             else:
-                start = State(expr, function, stmt)
+                start = State(expr, function, place)
                 for one in self._points_to.trail(start, most=_MOST_STATES):
                     if isinstance(one, Object):
+                        at = self._handed_back(one) or pending[0]
+                        pending += () if at in pending else (at,)
                         yield from self._of(one, attributes)
                     elif isinstance(one.expr, ir.Attr) and one.fields[:1] != ():
                         if one.fields[0][0] in ("item", "each"):
@@ -103,7 +106,11 @@ class Ways:
                         pending.append(more)
 
     def _by_any_name(
-        self, held: ir.Expr, function: str, stmt: ir.Stmt, attributes: dict[str, None]
+        self,
+        held: ir.Expr,
+        function: str,
+        stmt: ir.Stmt | None,
+        attributes: dict[str, None],
     ) -> Iterator[Way]:
         """``getattr(x, name)``: what was set on it out of sight, or what its class has."""
         program = self.program
@@ -157,18 +164,22 @@ class Ways:
         """Whether a call is none of what is not followed: a library's, a class's, or a method of a tensor."""
         assert isinstance(one.expr, ir.Call)
         program, func = self.program, one.expr.func
-        if one.name or program.origin(func, one.function) is not None:
-            return True
-        if program.resolve(func, one.function):
-            return True
-        stmt = one.stmt
         return (
-            isinstance(func, ir.Attr)
-            and stmt is not None
-            and func.attr not in self._names
-            and func.attr not in program.attribute_targets
-            and not self.to(func.value, one.function, stmt)
+            bool(one.name or program.resolve(func, one.function))
+            or program.origin(func, one.function) is not None
+            or self._handed_back(one) is not None
         )
+
+    def _handed_back(self, one: Object) -> tuple[ir.Expr, str, ir.Stmt | None] | None:
+        """What a library's method is called on, where it may give it back, or what is in it."""
+        match one.expr:
+            case ir.Call(func=ir.Attr(value=value, attr=name)) if (
+                one.kind == "value"
+                and name not in self._names
+                and name not in self.program.attribute_targets
+            ):
+                return value, one.function, one.stmt
+        return None
 
 
 class Unseen:
