@@ -171,9 +171,12 @@ class Stale(Walk[_Held]):
             self._sites[here] = self._sites_on(function, stmt)
         sites = self._sites[here]
         touched = {one for site in sites for one in self._made.get(site, ())}
-        # What is put into a collection is born without an event.
+        # What is put into a collection is born without an event; not before what a call makes it of.
         kept = {
-            o for o in self._births.get(here, ()) if o.key is not None and not o.is_many
+            o
+            for o in self._births.get(here, ())
+            if o.key is not None and not o.is_many
+            if not self._is_made_within(o, function, stmt)
         }
         if not touched:
             return {self._born(s, kept) for s in states} if kept else states
@@ -185,6 +188,15 @@ class Stale(Walk[_Held]):
             for s in states
             for born, stale in (s.held,)
         }
+
+    def _is_made_within(self, one: Slot, function: str, stmt: ir.Stmt) -> bool:
+        """Whether what a statement calls makes the model that an optimizer is given."""
+        makers = {site[0] for site, made in self._made.items() if one in made}
+        return any(
+            not makers.isdisjoint(self.events.called_from(callee))
+            for call in calls_of(stmt)
+            for callee in self.program.callees(call, function)
+        )
 
     def _joined(self, states: set[State[_Held]]) -> set[State[_Held]]:
         """What becomes of one optimizer does not depend on the others: one state tells it of all ways."""
