@@ -89,6 +89,8 @@ class Program(Names):
         """By the identity of a call, and the function that it runs."""
         self._only_read: dict[tuple[str, str], bool] = {}
         self._followed: dict[tuple[str, str], bool] = {}
+        self._own_methods: dict[str, dict[str, str]] = {}
+        """By class, its methods by their names; of several of one name, the last."""
         self._positionals: dict[str, tuple[str, ...]] = {}
         self._noted: dict[Callable[[Program], object], object] = {}
         self._control: dict[str, ControlFlow] = {}
@@ -367,9 +369,10 @@ class Program(Names):
     def method(self, class_name: str, name: str) -> str | None:
         """Qualified name of the method that ``instance.name`` finds in this program."""
         for current in self.bases(class_name):
-            for method, qualname in reversed(self.classes[current].methods):
-                if method == name:
-                    return qualname
+            if current not in self._own_methods:
+                self._own_methods[current] = dict(self.classes[current].methods)
+            if name in self._own_methods[current]:
+                return self._own_methods[current][name]
         return None
 
     def is_property(self, method: str) -> bool:

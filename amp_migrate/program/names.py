@@ -5,11 +5,10 @@ from __future__ import annotations
 import builtins
 import posixpath
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
 
-from amp_migrate.core.closure import reached
 from amp_migrate.core.effort import spend
 from amp_migrate.core.records import quickly_made
 from amp_migrate.program import ir
@@ -55,6 +54,7 @@ class Names:
         self._located: dict[tuple[str, str], Located | Ambiguous | None] = {}
         self._targets: dict[str, dict[str, set[str]]] = {}
         self._importers: dict[str, frozenset[str]] = {}
+        self._starred: dict[str, tuple[str, ...]] = {}
         self._arounds: dict[frozenset[str], frozenset[str]] = {}
         self._statements: dict[str, tuple[ir.Stmt, ...]] = {}
         self.functions: dict[str, ir.Function] = {}
@@ -264,8 +264,11 @@ class Names:
         """The files that can take part where one of these runs: what imports it, and all they import."""
         key = frozenset(files)
         if key not in self._arounds:
-            importers = _closed(key, self._imported_by)
-            self._arounds[key] = _closed(importers, self._imports)
+            importers = frozenset().union(*map(self._importers_of, key))
+            # Many are imported by the same.
+            if importers not in self._arounds:
+                self._arounds[importers] = _closed(importers, self._imports)
+            self._arounds[key] = self._arounds[importers]
         return self._arounds[key]
 
     def importing(self, files: Iterable[str]) -> frozenset[str]:
@@ -515,21 +518,24 @@ class Names:
 
     def _star_homes(self, name: str, function: str) -> Iterator[str]:
         """The files in which a name that ``import *`` brings to a function's file is bound."""
-        if self.layout is None or name.startswith("_"):
-            return
-        pending = [ir.file_of(function)]
-        seen = set(pending)
-        while pending:
-            file = pending.pop(0)
-            for module in self.modules[file].star_imports:
-                located = self.layout.locate(file, module)
-                if isinstance(located, Located) and located.file in self.modules:
-                    if located.file in seen or located.rest:
-                        continue
-                    seen.add(located.file)
-                    if self._exports(self.modules[located.file], name):
-                        yield located.file
-                    pending.append(located.file)
+        if not name.startswith("_"):
+            for file in self._behind_stars(ir.file_of(function)):
+                if self._exports(self.modules[file], name):
+                    yield file
+
+    def _behind_stars(self, file: str) -> tuple[str, ...]:
+        """The files that ``import *`` leads to from a file, the nearest first."""
+        if file not in self._starred:
+            found, pending = dict.fromkeys((file,)), [file]
+            for one in pending:
+                for module in self.modules[one].star_imports:
+                    located = self.layout and self.layout.locate(one, module)
+                    if isinstance(located, Located) and not located.rest:
+                        if located.file in self.modules and located.file not in found:
+                            found[located.file] = None
+                            pending.append(located.file)
+            self._starred[file] = tuple(found)[1:]
+        return self._starred[file]
 
     def _exports(self, facts: ir.ModuleFacts, name: str) -> bool:
         """Whether ``import *`` from a file brings one of the file's own names."""
@@ -661,8 +667,12 @@ def _joined(module: str, parts: tuple[str, ...]) -> str:
     return f"{module}{name}" if module.endswith(".") else f"{module}.{name}"
 
 
-def _closed(
-    files: Iterable[str], steps: Mapping[str, Collection[str]]
-) -> frozenset[str]:
+def _closed(files: Iterable[str], steps: Mapping[str, Set[str]]) -> frozenset[str]:
     """Some files with all that can be reached from them."""
-    return frozenset(reached(files, lambda one: steps.get(one, ())))
+    found = set(files)
+    pending = list(found)
+    while pending:
+        fresh = steps.get(pending.pop(), frozenset()) - found
+        found |= fresh
+        pending += fresh
+    return frozenset(found)

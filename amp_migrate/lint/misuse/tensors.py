@@ -44,7 +44,7 @@ _MOST = 40
 def check(context: Context, file: str) -> Iterable[Finding]:
     """What is wrong in one file."""
     tensors = _Tensors(context)
-    if not tensors.amp.has_regions:
+    if not tensors.amp.opening_files:
         return
     for function in context.functions(file):
         for stmt in context.program.statements(function):

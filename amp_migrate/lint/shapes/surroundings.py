@@ -114,8 +114,10 @@ def _is_on_cpu(facts: list[ir.ModuleFacts], texts: list[str]) -> bool:
 
 def _is_untrained(facts: list[ir.ModuleFacts]) -> bool:
     """Whether models are only run. A library that does neither is trained by others."""
-    mentioned = frozenset().union(*(one.identifiers for one in facts))
-    return _TRAINS.isdisjoint(mentioned) and not _RUNS.isdisjoint(mentioned)
+    mentioned = [one.identifiers for one in facts]
+    return not all(map(_RUNS.isdisjoint, mentioned)) and all(
+        map(_TRAINS.isdisjoint, mentioned)
+    )
 
 
 def _rows(program: Program, paths: frozenset[str], texts: list[str]) -> int | None:

@@ -190,15 +190,16 @@ class Amp:
 
     def may_open(self, expr: ir.Expr, function: str) -> bool:
         """Whether entering an expression may open a region that does not say itself that it is off."""
-        return any(
+        said = expr.argument(99, "enabled") if isinstance(expr, ir.Call) else None
+        return said != ir.Const(False) and any(
             one.expr.argument(99, "enabled") != ir.Const(False)
             for one in self._made_regions(expr, function)
             if isinstance(one.expr, ir.Call)
         )
 
     @cached_property
-    def has_regions(self) -> bool:
-        """Whether anything in the program may open a region that does not say itself that it is off."""
+    def opening_files(self) -> frozenset[str]:
+        """The files in which a region may be opened that does not say itself that it is off."""
         program = self.program
         entered = [
             (expr, function)
@@ -218,9 +219,11 @@ class Amp:
             for expr in (entered_by(call),)
             if expr is not None
         ]
-        return any(self.may_open(*one) for one in entered) or any(
-            True for _ in program.calls_named("set_autocast_enabled")
-        )
+        opening = {
+            function for expr, function in entered if self.may_open(expr, function)
+        }
+        opening |= {one for one, _, _ in program.calls_named("set_autocast_enabled")}
+        return frozenset(map(ir.file_of, opening))
 
     def _around_yield(self, function: str) -> Iterator[ir.Stmt]:
         """The statements around the ``yield`` of a function that makes a context manager."""

@@ -32,6 +32,7 @@ from amp_migrate.lint.misuse.order.spelled import Spelled
 from amp_migrate.lint.misuse.order.wrapped import Wrapped
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_now, each_call, unpacked
+from amp_migrate.program.link import Program
 
 _CLIPPERS_ELSEWHERE = re.compile(
     r"timm\.utils(\.\w+)*\.(dispatch_clip_grad|adaptive_clip_grad)"
@@ -84,6 +85,7 @@ class AmpEvents(Events):
         self._scalers: dict[tuple[str, ir.Expr], bool] = {}
         self._may_be_scaled: dict[tuple[ir.Expr, str], bool] = {}
         self._kept: dict[str, dict[ir.Expr, ir.Expr]] = {}
+        self._stepping: dict[str, bool] = {}
         self._numerics = Numerics(amp)
         self.wrapped = Wrapped(amp.program)
         self._spelled = Spelled(amp.program)
@@ -105,12 +107,18 @@ class AmpEvents(Events):
 
     def _with_amp(self) -> list[str]:
         """The functions of files that have something to do with AMP."""
+        words = _Words(self.program)
         modules = self.program.modules.values()
-        found = [one for one in modules if _says(one, _AMP)]
-        if found and not self.amp.has_regions:
-            # A library of models that only looks at, or switches off, what others have switched on.
-            scalers = self._has_scalers()
-            found = [one for one in found if scalers and _says(one, _SCALER)]
+        found = [one for one in modules if words.says(one, _AMP)]
+        if found:
+            # One that only looks at, or switches off, what others have switched on has nothing of its own.
+            opening = self.amp.opening_files
+            scalers = bool(opening) or self._has_scalers()
+            found = [
+                one
+                for one in found
+                if one.path in opening or (scalers and words.says(one, _SCALER))
+            ]
         # A scaler that comes from one of these may go by any name.
         more = [one for one in modules if found and one.identifiers >= _SCALES]
         return [name for facts in (*found, *more) for name in facts.functions]
@@ -613,12 +621,14 @@ class AmpEvents(Events):
 
     def _steps_something(self, function: str) -> bool:
         """Whether a function does more than what an optimizer does itself."""
-        body = self.program.functions[function].body
-        return any(
-            ir.method_of(call)
-            in ("step", "backward", "unscale_", "update", "zero_grad")
-            for _, call in each_call(body)
-        )
+        if function not in self._stepping:
+            body = self.program.functions[function].body
+            self._stepping[function] = any(
+                ir.method_of(call)
+                in ("step", "backward", "unscale_", "update", "zero_grad")
+                for _, call in each_call(body)
+            )
+        return self._stepping[function]
 
     def _is_optimizer_like(self, receiver: ir.Expr, function: str) -> bool:
         slot = self.optimizers.slot(receiver, function)
@@ -627,8 +637,19 @@ class AmpEvents(Events):
         return self.optimizers.makers.looks_like_one(receiver, function)
 
 
-def _says(facts: ir.ModuleFacts, word: re.Pattern[str]) -> bool:
-    return word.search(" ".join(facts.identifiers)) is not None
+class _Words:
+    """The words of a program, each looked at once."""
+
+    def __init__(self, program: Program) -> None:
+        every = (facts.identifiers for facts in program.modules.values())
+        self._words = frozenset().union(*every)
+        self._found: dict[re.Pattern[str], frozenset[str]] = {}
+
+    def says(self, facts: ir.ModuleFacts, word: re.Pattern[str]) -> bool:
+        """Whether a file has an identifier with a word in it."""
+        if word not in self._found:
+            self._found[word] = frozenset(filter(word.search, self._words))
+        return not self._found[word].isdisjoint(facts.identifiers)
 
 
 def _casts(call: ir.Call) -> bool:
