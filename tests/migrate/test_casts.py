@@ -92,6 +92,15 @@ loss = F.mse_loss(model(x), y)
 full_signal = signal.float() if signal.dtype is torch.float16 else signal
 return full_signal.new_tensor(rows).long()
 
+=== counts beyond the largest half number
+LINEAR
+counts = [100000.0, 200000.0]
+---
+h = model(x)
+w = h.new_tensor(counts)
+loss = (h * (w / w.sum())[0] - y).pow(2).mean()
+---
+w = h.float().new_tensor(counts)
 === counted as far as half precision has each
 LINEAR
 ---

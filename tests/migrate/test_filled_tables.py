@@ -418,6 +418,7 @@ def test_what_is_imported_by_a_name_out_of_sight(model: str) -> None:
         ("pass", "__import__('lib.' + name, fromlist=['Net']).Net(4)"),
         ("pass", "importlib.util.module_from_spec(name).Net(4)"),
         ("pass", "sys.modules[name].Net(4)"),
+        ("exec(f'from lib.{kind} import Net')", "Net(4)"),
         ("pass", "[importlib.import_module('lib.' + kind).Net for kind in name][0](4)"),
     ],
 )

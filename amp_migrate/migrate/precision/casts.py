@@ -139,7 +139,8 @@ class Casts(Planner):
         return False
 
     def _counts_far(self, at: Made) -> bool:
-        """Whether it makes a tensor of integers that may go beyond where half precision has each."""
+        """Whether it makes a tensor of integers that may go beyond where half precision has each, or of
+        numbers beyond its largest: what is filled with those is another matter."""
         if not isinstance(at.expr, ir.Call):
             return False
         name, _ = self._named(at.function, at.expr)
@@ -160,6 +161,7 @@ class Casts(Planner):
         numbers = Numbers(self.program, half)
         return held is not None and any(
             half.skips(number)
+            or (name in _HOLD and _HOLD[name][0] == 0 and half.overflows(number))
             for part in self._parts(at.inner(held))
             for number in numbers.all(part.expr, part.function)
         )

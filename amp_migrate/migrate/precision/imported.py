@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from functools import cached_property
 
 from amp_migrate.analysis.objects.contents import Contents
@@ -33,7 +34,7 @@ class Imported:
 
     def run_by(self, function: str, stmt: ir.Stmt) -> ir.Call | None:
         """The call of a statement that runs what is imported so: ``get_class(config.model)()``."""
-        for call in calls_of(stmt) if self._importing else ():
+        for call in calls_of(stmt) if self._importing or self._executes else ():
             if self._is_imported(call.func, function, set()):
                 return call
         return None
@@ -86,11 +87,27 @@ class Imported:
                     one.name == expr.attr for one in program.classes.values()
                 ):
                     made.append((expr.value, function))
+                if isinstance(expr, ir.Name) and self._executes:
+                    # No statement gives it a value but one that is executed.
+                    if not (
+                        expr.id in dir(builtins)
+                        or program.owner(expr.id, function)
+                        or program.origin(expr, function)
+                    ):
+                        return True
                 made += (
                     (put.value, put.function)
                     for put in self._contents.put_into(expr, function, of_dict=True)
                 )
         return any(self._is_imported(*one, seen) for one in made)
+
+    @cached_property
+    def _executes(self) -> bool:
+        """Whether statements are executed that are not in sight."""
+        return any(
+            self.program.origin(call.func, function) == "builtins.exec"
+            for function, _, call in self.program.calls_named("exec")
+        )
 
     @cached_property
     def _importing(self) -> list[ir.Call]:
