@@ -1486,8 +1486,13 @@ class Planner:
             group.place(function, Insert(path, code, after=False))
         for (function, path), (call, slots) in placement.none_without_all.items():
             stmt = self.program.control(function).statements[path]
-            match stmt.targets:
-                case (ir.Name() | ir.Attr() as target,) if stmt.value is call:
+            match stmt:
+                case ir.Stmt(
+                    kind="assign" | "annassign",
+                    targets=(ir.Name() | ir.Attr() as target,),
+                ) if (
+                    stmt.value is call
+                ):
                     norm = ir.render(target)
                 case _:
                     norm = None

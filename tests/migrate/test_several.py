@@ -370,6 +370,24 @@ PROGRAMS = {
 +    told = grad_norm.item()
 {NONE_WITHOUT_BOTH.replace("norm", "grad_norm")}{STEP_BOTH}     print(told < 1e9)
 """,
+    "the norms over both are added up": f"""\
+ norm = 0.0
+{SHARED} for x, y in data:
+{BOTH}+    scaler.unscale_(opt_a)
++    scaler.unscale_(opt_b)
+-    norm += nn.utils.clip_grad_norm_([*model.parameters(), *other.parameters()], 1.0)
++    grad_norm = nn.utils.clip_grad_norm_([*model.parameters(), *other.parameters()], 1.0)
++    norm += grad_norm
+{NONE_WITHOUT_BOTH.replace("norm", "grad_norm")}{STEP_BOTH}""",
+    "a batch is left out where the norm over both is large": f"""\
+{SHARED} for x, y in data:
+{BOTH}+    scaler.unscale_(opt_a)
++    scaler.unscale_(opt_b)
+     norm = nn.utils.clip_grad_norm_([*model.parameters(), *other.parameters()], 1.0)
+{NONE_WITHOUT_BOTH}     if norm > 1.5:
++        scaler.update()
+         continue
+{STEP_BOTH}""",
     "both are clipped number by number": f"""\
 {SHARED} for x, y in data:
 {BOTH}     both = list(model.parameters()) + list(other.parameters())
@@ -878,9 +896,18 @@ TOLD_BEHIND = """\
 torch.nn.utils.clip_grad_norm_(both, 1.0)
     print(sum(p.grad.abs().sum() for p in both))
 """
+NORM_OF_A_LIST = """\
+grads = [p.grad for p in both]
+    total = torch.stack(torch._foreach_norm(grads)).norm()
+    torch._foreach_mul_(grads, 1.0 / (total + 1e-6))
+"""
 LEFT = {
     "both are clipped by a norm that is taken by hand": (
         CLIPPED_BY_HAND.replace("CLIP", NORM_BY_HAND),
+        "AMP030",
+    ),
+    "both are clipped by the norm of a list of their gradients": (
+        CLIPPED_BY_HAND.replace("CLIP", NORM_OF_A_LIST),
         "AMP030",
     ),
     "both are clipped where neither optimizer can be named": (

@@ -28,6 +28,8 @@ _FAILS_ON_INF = re.compile(
     r"|(numpy|torch)\.(hist\w*|bincount|linalg\.(?!\w*norm$)\w+)|statistics\.\w*(stdev|variance)"
 )
 """What raises where a gradient is infinite, as it is after a step that was skipped."""
+_CHANGES_EACH = re.compile(r"torch\._foreach_\w+_")
+"""Functions that change each of the tensors of a list."""
 _INTEGER_FORMAT = re.compile(r"%[-+ #0]*\d*[dioxX]")
 _MADE_HERE = ("builtins.", "collections.", "torch.zeros", "torch.tensor", "numpy.")
 _COLLECTS = ("append", "extend", "update", "add", "insert", "setdefault")
@@ -261,6 +263,10 @@ class Aftermath:
         if _is_of_gradient(receiver) or self._clips(call, function):
             args = (arg.value for arg in call.args)
             if any(self._reads(one, function, False) for one in args):
+                self._edits.append(call.line)
+            return True
+        if _CHANGES_EACH.fullmatch(name):
+            if any(self._reads(one.value, function, False) for one in call.args[1:]):
                 self._edits.append(call.line)
             return True
         if last == "backward" and of_it and self.origins:

@@ -129,19 +129,16 @@ class Placer:
                 break
             for access in sorted(protocol.accesses, key=_by_place):
                 self._answer(access, placement)
-        pending: set[Placed] = set()
+        pending: dict[tuple[Site, frozenset[Slot]], Placed] = {}
         for (frames, one), states in protocol.exits.items():
             function, path = frames[-1]
-            if READY in states:
-                continue
-            slot = self._named_in(function, one, frames)
-            if (
-                slot is not None
-                and (function, path, slot) not in placement.update_before
-            ):
-                pending.add((function, path, slot))
+            slot = None if READY in states else self._named_in(function, one, frames)
+            if slot is not None:
+                # Optimizers that share a scaler are updated at once.
+                scaler = self.scalers.of_optimizer(one)
+                pending.setdefault((frames[-1], scaler), (function, path, slot))
         if pending:
-            placement.update_before |= pending
+            placement.update_before |= set(pending.values())
             protocol = self._run(placement)
         if protocol.unguarded:
             placement.guarded |= protocol.unguarded
@@ -307,7 +304,7 @@ class Placer:
                 or not vocabulary.NORM_CLIPPERS.fullmatch(
                     self.program.origin(call.func, function) or ""
                 )
-                or stmt.kind not in ("expr", "assign")
+                or stmt.kind not in ("expr", "assign", "annassign", "augassign")
                 or len(named) < len(slots)
                 or known != (call, named)
                 or any(self._waits_for_update(one, placement) for one in optimizers)
@@ -336,9 +333,11 @@ class Placer:
         lines = {self._line_of(site): sets for site, sets in touched.items()}
         for one in everybody if len(everybody) > 1 else ():
             origins = [s for s, sets in touched.items() if any(one in t for t in sets)]
+            read = [those for site in origins for those in touched[site]]
             for line in Aftermath(self.program, origins).gradients_made():
-                own = [those for those in lines.get(line, ()) if one in those]
-                if line in lines and (not own or max(map(len, own)) > 1):
+                # What is kept of gradients may be edited where nothing says that it is.
+                own = [those for those in lines.get(line, read) if one in those]
+                if not own or max(map(len, own)) > 1:
                     return line
         return 0
 
