@@ -542,7 +542,11 @@ class Traces:
         ]
         if len(holders) != 1 or not isinstance(holders[0], ir.Name):
             return False
-        return self._is_made_here(Made(holders[0], put.function, put.stmt), set())
+        known, site = self.program.noted(_known_fresh), (put.function, put.stmt.path)
+        if site not in known:
+            made = Made(holders[0], put.function, put.stmt)
+            known[site] = self._is_made_here(made, set())
+        return known[site]
 
     def _is_made_here(self, at: Made, seen: set[tuple[ir.Expr, ir.Path]]) -> bool:
         """Whether what a variable holds was made in the same call, whatever names it had since."""
@@ -1169,6 +1173,11 @@ def _is_listed(expr: ir.Expr) -> bool:
 def _is_empty(size: ir.Expr) -> bool:
     """Whether a size says that there are no dimensions."""
     return isinstance(size, ir.Display) and not size.items
+
+
+def _known_fresh(program: Program) -> dict[tuple[str, ir.Path], bool]:
+    """By what puts something somewhere: whether that was made in the same call, as far as it was asked."""
+    return {}
 
 
 def _perhaps(operands: Iterable[Trace]) -> Trace:
