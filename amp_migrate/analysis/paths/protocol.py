@@ -130,7 +130,7 @@ class Protocol(Walk[Held]):
         by hand, and the call that does: what is not finite in those of one may come into those of the
         others."""
         self.by_hand: dict[Site, set[frozenset[Slot]]] = {}
-        """Whose gradients a statement reads or edits by itself, each time that it runs."""
+        """Whose gradients a statement reads or edits by itself before their step, each time that it runs."""
         self.leftovers: set[Site] = set()
         """Where gradients are read that a step has used."""
         self.collected: set[Site] = set()
@@ -496,13 +496,10 @@ class Protocol(Walk[Held]):
         function: str,
         stmt: ir.Stmt,
     ) -> None:
-        if event.targets and event.call is None:
-            there = {o for o, h in touched.items() if h.gradients is not Gradients.NONE}
-            sets = self.by_hand.setdefault((function, stmt.path), set())
-            sets.add(frozenset(there))
-            return
         live = frozenset(o for o, h in touched.items() if h.gradients in _LIVE)
-        if len(live) > 1 and not _is_each_by_itself(event.call):
+        if event.targets and event.call is None:
+            self.by_hand.setdefault((function, stmt.path), set()).add(live)
+        elif len(live) > 1 and not _is_each_by_itself(event.call):
             self.clips.setdefault((self._way, live), event.call)
 
     def _exchange(

@@ -315,14 +315,18 @@ class Placer:
                 )
                 return Refusal("AMP030", reason, self._line_of(way[-1]))
             placement.none_without_all[way[-1]] = call, named
-            for other, sets in protocol.by_hand.items():
-                touches = any(not one.isdisjoint(optimizers) for one in sets)
-                if touches and not self._asks_for_none(*other):
+            read = {
+                site
+                for site, sets in protocol.by_hand.items()
+                if any(not one.isdisjoint(optimizers) for one in sets)
+            }
+            for site in sorted(read | protocol.leftovers):
+                if not self._asks_for_none(*site):
                     reason = (
                         "gradients are read here that are dropped where those of another optimizer "
                         "are infinite: both are clipped together"
                     )
-                    return Refusal("AMP030", reason, self._line_of(other))
+                    return Refusal("AMP030", reason, self._line_of(site))
         return placement
 
     def _spread_by_hand(self, touched: Mapping[Site, set[frozenset[Slot]]]) -> int:
@@ -333,12 +337,18 @@ class Placer:
         lines = {self._line_of(site): sets for site, sets in touched.items()}
         for one in everybody if len(everybody) > 1 else ():
             origins = [s for s, sets in touched.items() if any(one in t for t in sets)]
-            read = [those for site in origins for those in touched[site]]
+            kept = [t for site in origins for t in touched[site]]
+            # What is kept of gradients may be edited there where nothing says that it is any.
+            beside = {
+                stmt.line
+                for function in {function for function, _ in origins}
+                for stmt in self.program.statements(function)
+            }
             for line in Aftermath(self.program, origins).gradients_made():
-                # What is kept of gradients may be edited where nothing says that it is.
-                own = [those for those in lines.get(line, read) if one in those]
-                if not own or max(map(len, own)) > 1:
-                    return line
+                if line in lines or line in beside:
+                    own = [those for those in lines.get(line, kept) if one in those]
+                    if not own or max(map(len, own)) > 1:
+                        return line
         return 0
 
     def _waits_for_update(self, one: Slot, placement: Placement) -> bool:
