@@ -24,10 +24,10 @@ class Owners:
 
     @cached_property
     def modules(self) -> dict[Key, set[Key] | None]:
-        """What each optimizer was made with; None where that is not read."""
+        """What each optimizer was made with, and what that is a part of; None where that is not read."""
         found: dict[Key, set[Key] | None] = {}
         for key, function, value in self._made():
-            made = set(self._named(value, function, self.amp.key))
+            made = set(self._named(value, function, self.amp.key, whole=True))
             earlier = found.get(key, set())
             found[key] = earlier | made if made and earlier is not None else None
         return found
@@ -62,8 +62,11 @@ class Owners:
         expr: ir.Expr | None,
         function: str,
         key_of: Callable[[ir.Expr, str], Key | None],
+        whole: bool = False,
     ) -> Iterator[Key]:
-        """The modules whose ``parameters()`` stand in an expression, or in what is given there."""
+        """The modules whose ``parameters()`` stand in an expression, or in what is given there; with
+        ``whole``, those as well that they are parts of.
+        """
         said = [] if expr is None else [(expr, function)]
         args = [a.value for a in expr.args] if isinstance(expr, ir.Call) else [expr]
         said += [
@@ -77,9 +80,14 @@ class Owners:
                 if isinstance(inner, ir.Call) and isinstance(inner.func, ir.Attr):
                     if inner.func.attr in _GIVES_PARAMETERS:
                         for held in self._kept_as(inner.func.value, there):
-                            key = key_of(held, there)
-                            if key is not None:
-                                yield key
+                            around: ir.Expr = held
+                            while True:
+                                key = key_of(around, there)
+                                if key is not None:
+                                    yield key
+                                if not whole or not isinstance(around, ir.Attr):
+                                    break
+                                around = around.value
 
     def _kept_as(self, module: ir.Expr, function: str) -> Iterator[ir.Expr]:
         """A module by all names that a function gives it: ``self.net = net``."""
