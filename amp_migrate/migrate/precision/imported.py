@@ -34,7 +34,7 @@ class Imported:
 
     def run_by(self, function: str, stmt: ir.Stmt) -> ir.Call | None:
         """The call of a statement that runs what is imported so: ``get_class(config.model)()``."""
-        for call in calls_of(stmt) if self._importing or self._executes else ():
+        for call in calls_of(stmt) if self._importing or self._executing else ():
             if self._is_imported(call.func, function, set()):
                 return call
         return None
@@ -87,7 +87,10 @@ class Imported:
                     one.name == expr.attr for one in program.classes.values()
                 ):
                     made.append((expr.value, function))
-                if isinstance(expr, ir.Name) and self._executes:
+                if (
+                    isinstance(expr, ir.Name)
+                    and ir.file_of(function) in self._executing
+                ):
                     # No statement gives it a value but one that is executed.
                     if not (
                         expr.id in dir(builtins)
@@ -102,11 +105,12 @@ class Imported:
         return any(self._is_imported(*one, seen) for one in made)
 
     @cached_property
-    def _executes(self) -> bool:
-        """Whether statements are executed that are not in sight."""
-        return any(
-            self.program.origin(call.func, function) == "builtins.exec"
+    def _executing(self) -> frozenset[str]:
+        """The files in which statements are executed that are not in sight."""
+        return frozenset(
+            ir.file_of(function)
             for function, _, call in self.program.calls_named("exec")
+            if self.program.origin(call.func, function) == "builtins.exec"
         )
 
     @cached_property
