@@ -107,6 +107,31 @@ def test_a_perhaps_that_stays(store: str) -> None:
     assert migrate_source(source, path="train.py").output == source
 
 
+IN_COLLECTIONS = {
+    "an element of a dict": (
+        'kept = {"out": torch.zeros(6, 8, device=x.device)}',
+        "h = self.fc(x)",
+        'kept["out"][x > 0] = h[x > 0]',
+        'out = kept["out"]',
+    ),
+    "an element of a list in a dict": (
+        'kept = {"outs": [None, torch.zeros(6, 8, device=x.device)]}',
+        "rows = torch.arange(3)",
+        "h = self.fc(x)",
+        'kept["outs"][1][rows] = h[:3]',
+        'out = kept["outs"][1]',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IN_COLLECTIONS)
+def test_what_is_in_a_collection_keeps_its_dtype(name: str) -> None:
+    source = _program(IN_COLLECTIONS[name])
+    result = migrate_source(source, path="train.py")
+    assert ".dtype)\n" in result.output
+    check_runs(source, result.output)
+
+
 @pytest.mark.parametrize("name", CAST)
 def test_it_is_cast(name: str) -> None:
     source = _program(CAST[name])

@@ -58,10 +58,13 @@ class Stores(Planner):
                     for caller, call in registered
                 ):
                     continue
-            else:
+            elif not self._is_in_collection(Made(target.value, function, stmt)):
                 continue
+            else:
+                # Unless the key says so, what is in a collection may be one, too.
+                is_buffer = False
             is_buffer = is_buffer and not self._says_dtype(function, stmt, target)
-            if not is_buffer and stmt.value is not None:
+            if not is_buffer and not isinstance(target.value, ir.Item):
                 is_buffer = self.casts.differ(function, stmt, target.value, stmt.value)
             indexed = not is_buffer and self._has_tensor_key(function, stmt, target)
             if indexed or (is_buffer and not self._is_integer(target.key, function)):
@@ -184,7 +187,9 @@ class Stores(Planner):
         value, at = (Made(e, function, stmt) for e in (stmt.value, target.value))
         full, whole = map(self.halves.is_never_half, (value, at))
         full = full or self._is_promoted(value)
-        return (self._is_of_unknown(at) and not full) or (
+        # What is stored there may be what makes it out to be half.
+        unsure = self._is_of_unknown(at) or self._is_in_collection(at)
+        return (unsure and not full) or (
             full != whole and any(map(self.dtypes.is_fp32, (value, at)))
         )
 
@@ -210,6 +215,18 @@ class Stores(Planner):
                     and not program.resolve(holder, at.function)
                 )
         return False
+
+    def _is_in_collection(self, at: Made) -> bool:
+        """Whether a value is an element of a dict, or of a list that is written out."""
+        expr = at.expr
+        while isinstance(expr, ir.Item):
+            if _is_text(expr.key):
+                return True
+            expr = expr.value
+        return expr is not at.expr and any(
+            isinstance(one.value, (ir.Display, ir.Comprehension))
+            for one in self.program.definitions_of(expr, at.function)
+        )
 
     def _is_tensor(self, value: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
         """What is taken by a mask or by places, and a parameter of a layer."""
