@@ -98,9 +98,11 @@ class Imported:
                         or program.origin(expr, function)
                     ):
                         return True
+                # By another name it may be any of what a call gives together with it.
                 made += (
                     (put.value, put.function)
                     for put in self._contents.put_into(expr, function, of_dict=True)
+                    if ir.last_of(put.holder) == ir.last_of(expr)
                 )
         return any(self._is_imported(*one, seen) for one in made)
 
