@@ -63,9 +63,13 @@ from amp_migrate.edit.edits import (
     Hoist,
     Insert,
     Protect,
+    Recast,
     Scale,
     ScaleBackward,
     ScalerStep,
+    SplitLast,
+    Upcast,
+    Widen,
     none_without_all,
     where_gradients,
 )
@@ -531,7 +535,18 @@ class Planner:
             self.spans,
             may_start,
         )
-        hazards.judge_setup(frozenset(loop.function for loop in group.loops))
+        devices = self._devices_in(around)
+        chosen: dict[tuple[ir.Expr, bool], tuple[str, ir.Stmt]] = {}
+
+        def is_off(function: str, stmt: ir.Stmt) -> bool:
+            tests = devices.options_against(function, stmt)
+            for test, where in tests.items():
+                chosen.setdefault(test, where)
+            return bool(tests)
+
+        trained = frozenset(loop.function for loop in group.loops)
+        hazards.judge_setup(trained, is_off)
+        devices = devices.only_where(chosen)
         if self.options.scaled:
             each = self._refuse_handover(group)
         slots = frozenset(group.slots)
@@ -614,6 +629,11 @@ class Planner:
             self.torch_names,
             around,
         ).plan([*runs, *evaluated])
+        if chosen and any(
+            isinstance(edit, (Upcast, Widen, Recast, SplitLast))
+            for _, edit in (*hazards.edits, *islands)
+        ):
+            hazards.judge_setup(trained)  # with AMP off, they would change what is half
         births: dict[Site, frozenset[Slot]] = {}
         for birth in group.births:
             if self.program.is_property(birth.function):
@@ -658,7 +678,7 @@ class Planner:
             made = Travel(
                 self.program,
                 self.optimizers,
-                self._devices_in(around),
+                devices,
                 kind,
                 slots,
                 frozenset(group.births),

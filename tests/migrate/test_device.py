@@ -7,6 +7,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from exactness import check_off
 from half_support import check_runs
 from programs import HEAD as PLAIN_HEAD
 from programs import migrated
@@ -1616,3 +1617,75 @@ def test_what_a_method_keeps_for_the_model_tells_where_that_is() -> None:
     assert switch(source) == 'self.device.type == "cuda"'
     check_runs(source, migrate_source(source).output)
     assert switch(KEEPS.replace("TARGETS", "torch.device(args.to)")) == "AMP041"
+
+
+CHOOSES = HEAD + """\
+parser = argparse.ArgumentParser()
+parser.add_argument("--half", action="store_true")
+parser.add_argument("--dt", default="float")
+args = parser.parse_args(ARGUMENTS)
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = nn.Linear(8, 3).to(device)
+if args.half:
+    model.half()
+def train(args, model):
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in data * 3:
+        x, y = x.to(device), y.to(device)
+        if args.half:
+            x = x.half()
+        opt.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        opt.step()
+        print(loss.item())
+train(args, model)
+"""
+_ON = 'device.type == "cuda"'
+_ASKED = "if args.half"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "condition"),
+    [
+        ("", "", f"{_ON} and not args.half"),
+        (_ASKED, 'if args.dt == "half"', f'{_ON} and args.dt != "half"'),
+        (_ASKED, 'if args.dt == "float"', "AMP006"),
+        (
+            "device)\nif args.half",
+            "device)\nif args.dt != 'float'",
+            f'{_ON} and not args.half and args.dt == "float"',
+        ),
+        (_ASKED, "if len(args.dt)", "AMP006"),
+        ("torch.manual_seed", "args.half = True\ntorch.manual_seed", "AMP006"),
+        (
+            "torch.manual_seed",
+            "setattr(args, input(), True)\ntorch.manual_seed",
+            "AMP006",
+        ),
+        (
+            "torch.manual_seed",
+            "vars(args).update(data[1:])\ntorch.manual_seed",
+            "AMP006",
+        ),
+        ("    model.half()", "    pass\nmodel.half()", "AMP006"),
+        # What a remedy casts to fp32 would be half.
+        ("criterion(model(x), y)", "model(x).mean()", "AMP006"),
+    ],
+)
+def test_amp_is_off_where_an_option_chooses_another_precision(
+    old: str, new: str, condition: str
+) -> None:
+    source = CHOOSES.replace(old, new) if old else CHOOSES
+    assert switch(source) == condition
+    if condition != "AMP006":
+        for arguments in ("[]", '["--half"]', '["--dt", "half"]'):
+            chosen = source.replace("ARGUMENTS", arguments)
+            check_off(
+                chosen, migrate_source(source).output.replace("ARGUMENTS", arguments)
+            )
+        check_runs(
+            source.replace("ARGUMENTS", "[]"),
+            migrate_source(source).output.replace("ARGUMENTS", "[]"),
+        )

@@ -1505,6 +1505,29 @@ def test_models_of_a_library_of_graphs() -> None:
     assert found.code == "AMP020"
 
 
+@pytest.mark.parametrize(
+    ("model", "loss", "code"),
+    [
+        ("Node2Vec", "model.loss(x, y)", None),
+        ("GAE", "model.recon_loss(model.encode(x), y) + model.kl_loss()", None),
+        ("ARGVA", "model.reg_loss(model.encode(x))", "AMP020"),
+    ],
+)
+def test_what_is_asked_for_its_parameters_is_a_model(
+    model: str, loss: str, code: str | None
+) -> None:
+    """Whatever it is called, and by whichever of its methods it computes a loss."""
+    source = _GRAPHS.replace("GraphSAGE", model).replace(
+        "    out = model(x)\n    loss = torch.nn.functional.cross_entropy(out, y)\n",
+        f"    loss = {loss}\n",
+    )
+    result = migrate_source(source.replace("batches", "model.loader(batch_size=4)"))
+    assert [found.code for found in result.diagnostics] == ([code] if code else [])
+    assert (
+        f"enabled=scaler.is_enabled()):\n        loss = {loss}" in result.output
+    ) == (code is None)
+
+
 def test_what_reads_options_is_no_forward() -> None:
     """Be it named after a model, looked up, or a part of a module that is imported by its name."""
     source = """\

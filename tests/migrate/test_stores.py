@@ -177,6 +177,18 @@ def test_what_counts_is_stored_as_it_is() -> None:
     check_runs(source, result.output)
 
 
+def test_integers_go_into_integers() -> None:
+    drawn = "torch.randint(8, (mask.sum(),), device=x.device)"
+    lines = (
+        "edges, mask = data.edges.clone(), x[:, 0] > 0",
+        f"edges[0, mask] = {drawn}",
+    )
+    source = _program((*lines, "out = self.fc(x + self.fc.weight[edges[0]])"))
+    source = f"from graphs import load\ndata = load()[0]\n{source}"
+    result = migrate_source(source, path="train.py")
+    assert result.changed and ".dtype" not in result.output
+
+
 def _of_rows(*lines: str) -> str:
     number = "number = [2, self.fc(x)][x.dim() - 2]"
     made = "self.rows = nn.Embedding(8, 8)\n        self.fc = "

@@ -432,8 +432,21 @@ class Forward:
                 called is not None and self.function_runs(called, MODULES)
             )
         if ref.kind == "made":
-            return _makes_module(ref.name)
+            return _makes_module(ref.name) or ref.name in self._makers_of_modules
         return False
+
+    @cached_property
+    def _makers_of_modules(self) -> frozenset[str]:
+        """What makes, out of sight, that which is asked for its ``parameters()``."""
+        return frozenset(
+            ref.name
+            for function, _, call in self.program.calls_named("parameters")
+            if isinstance(call.func, ir.Attr)
+            for ref in self.program.resolve(call.func.value, function)
+            if ref.kind == "made"
+            and not ref.name.startswith(_NO_MODULES)
+            and not _is_of_python(ref.name)
+        )
 
     def is_module_class(self, class_name: str) -> bool:
         """Whether a class of the program is a module, or may be one through an unseen base."""

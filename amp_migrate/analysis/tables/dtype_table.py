@@ -60,7 +60,7 @@ RAISES = re.compile(
     r"|torch\.sparse\.(addmm|sampled_addmm|spsolve)"
     r"|torch\.fft\.\w+|warpctc_pytorch\.\w+"
     r"|torch\.distributions\.(\w+\.)?(MultivariateNormal|LowRankMultivariateNormal|Wishart)"
-    r"|torch_geometric\.nn\.(models\.)?DeepGraphInfomax\.loss"
+    r"|torch_geometric\.nn\.(models\.)?(DeepGraphInfomax\.loss|ARGV?A\.(reg|discriminator)_loss)"
 )
 """Functions that raise in half precision, or lose their meaning there."""
 DISTRIBUTIONS = ("MultivariateNormal", "LowRankMultivariateNormal", "Wishart")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -14,6 +15,7 @@ from amp_migrate.analysis.objects.availability import (
     is_come_to_before,
     is_over,
     leading_to,
+    replaced,
     root_of,
 )
 from amp_migrate.analysis.objects.moves import (
@@ -35,7 +37,13 @@ from amp_migrate.analysis.values.conditions import (
 )
 from amp_migrate.analysis.values.sentinels import left_before, tells_from_none
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import bindings, each_call, parts_of
+from amp_migrate.program.bindings import (
+    bindings,
+    calls_of,
+    each_call,
+    parts_of,
+    unpacked,
+)
 from amp_migrate.program.link import Program
 from amp_migrate.program.names import Definition
 
@@ -71,6 +79,8 @@ class Undecided:
     """The condition where only others, with which it shares a loop, reach an accelerator."""
 
 
+Tests = Mapping[tuple[ir.Expr, bool], tuple[str, ir.Stmt]]
+"""Tests with their outcomes, each with the function and the statement where it is asked."""
 Told = Callable[[str, ir.Stmt], str | None]
 """The condition for a switch that is born right after a statement in a function, where it is known
 from elsewhere."""
@@ -97,9 +107,54 @@ class Devices:
         self.sight = Sight(program, files)
         self.reaching = self.moves.reaching
         """The moves to an accelerator that may matter to the birth that is being decided."""
+        self._wanted: Tests = {}
+
+    def only_where(self, wanted: Tests) -> Devices:
+        """The same, with AMP off wherever a test has another outcome."""
+        devices = copy(self)
+        devices._wanted = wanted
+        return devices
 
     def decide(self, function: str, birth: ir.Stmt) -> Decision | Undecided:
         """The condition for a switch that is born right after ``birth`` in ``function``."""
+        decided = self._decide(function, birth)
+        if not self._wanted or isinstance(decided, Undecided):
+            return decided
+        place = Place(function, birth)
+        flag = self._as_flag(self._wanted, place)
+        flag = flag or self._as_flag(self._asked_of_parameters(place), place)
+        if flag is None:
+            reason = "it cannot be seen from the optimizer which precision is chosen"
+            return Undecided(False, reason, next(iter(self._wanted.values()))[1].line)
+        return _joined(decided, flag)
+
+    def _asked_of_parameters(self, place: Place) -> Tests:
+        """The tests that are wanted, of the parameters by which a place's function gets what they ask."""
+        program, here = self.program, place.function
+        given = {
+            (program.owner(value.id, caller), value.id): ir.Name(param.name)
+            for param in program.functions[here].params
+            for values in (program.arguments(here, param.name),)
+            if len(values) == 1 and here not in program.escaping
+            for caller, value in values
+            if isinstance(value, ir.Name)
+        }
+
+        def said(expr: ir.Expr, at: str) -> ir.Expr:
+            if isinstance(expr, ir.Operation):
+                return replace(expr, operands=tuple(said(e, at) for e in expr.operands))
+            root = root_of(expr)
+            if root is None:
+                return expr
+            owner = program.owner(root.id, at)
+            return replaced(expr, root, given.get((owner, root.id), root))
+
+        return {
+            (said(test, at), outcome): (here, place.stmt)
+            for (test, outcome), (at, _) in self._wanted.items()
+        }
+
+    def _decide(self, function: str, birth: ir.Stmt) -> Decision | Undecided:
         told = self.told(function, birth)
         if told is not None:
             return Decision(told)
@@ -213,13 +268,7 @@ class Devices:
         if flag is None:
             reason = "it cannot be seen from the optimizer whether the model is moved"
             return Undecided(False, reason, moves[0].line)
-        after = max(
-            (one.after for one in (flag, found) if one.after is not None),
-            key=lambda stmt: stmt.line,
-            default=None,
-        )
-        text = f"({flag.enabled})" if " or " in flag.enabled else flag.enabled
-        return Decision(f"{text} and {found.enabled}", after)
+        return _joined(flag, found)
 
     def _is_told_by_tests(self, move: Move, place: Place) -> bool:
         """Whether a device is an accelerator always, and a test decides whether something is moved there."""
@@ -811,9 +860,7 @@ class Devices:
                         )
         return False
 
-    def _as_flag(
-        self, tests: Mapping[tuple[ir.Expr, bool], tuple[str, ir.Stmt]], place: Place
-    ) -> Decision | None:
+    def _as_flag(self, tests: Tests, place: Place) -> Decision | None:
         """Tests, each with (function, statement), as one expression that the place can write."""
         parts: list[str] = []
         after: ir.Stmt | None = None
@@ -906,6 +953,59 @@ class Devices:
                 return True
         return self.moves.is_call_of(one, "torch.cuda.is_available", "builtins.bool")
 
+    def options_against(self, function: str, stmt: ir.Stmt) -> Tests:
+        """An option of the command line that is not as it is by default where a statement runs: a test of it,
+        with the other outcome."""
+        for test, outcome in literals(self._guards_of(Place(function, stmt))):
+            if not _DEVICE_WORD.search(ir.render(test) or "cuda"):
+                if self._by_default(test, function, stmt) is (not outcome):
+                    return {(test, not outcome): (function, stmt)}
+        return {}
+
+    def _by_default(self, test: ir.Expr, function: str, stmt: ir.Stmt) -> bool | None:
+        """The outcome by default of a test of an option that nothing sets later."""
+        asked, op = test, ""
+        wanted: object = None
+        match test:
+            case ir.Operation(op="==" | "!=" as op, operands=(asked, ir.Const(wanted))):
+                pass
+        if not isinstance(asked, (ir.Name, ir.Attr)):
+            return None
+        found = self.points_to.of(asked, function, stmt)
+        if not all(one.fields and not self._may_be_set(one) for one in found):
+            return None
+        options = {_default(call) for one in found for call in self._options(one)}
+        match [*options]:
+            case [ir.Const(value)]:
+                return (value == wanted) is (op == "==") if op else bool(value)
+        return None
+
+    def _may_be_set(self, one: Object) -> bool:
+        """Whether an option may have another value than it is read with: ``args.half = True``."""
+        attr, own = one.fields[-1][1], self.program.class_of_self
+        for function, stmt in self.program.all_statements():
+            for target, _, _ in unpacked(stmt):
+                match target:
+                    case ir.Attr(value=holder, attr=name):
+                        if name == attr and own(holder, function) is None:
+                            return True
+                    case ir.Item(value=holder) if _is_namespace(holder):
+                        return True
+            for call in calls_of(stmt):
+                match call.func, call.args:
+                    case ir.Attr(value=holder, attr="update"), _:
+                        if _is_namespace(holder):
+                            return True
+                    case ir.Name(id="setattr"), (
+                        ir.Arg(value=of),
+                        ir.Arg(value=key),
+                        *_,
+                    ):
+                        named = isinstance(key, ir.Const) and key.value != attr
+                        if not named and own(of, function) is None:
+                            return True
+        return False
+
     def _options(self, one: Object) -> list[ir.Call]:
         """The options of the command line that give an object its attribute."""
         kind, attr = one.fields[-1]
@@ -920,6 +1020,35 @@ class Devices:
                 if isinstance(arg.value, ir.Const)
             }
         ]
+
+
+def _joined(*found: Decision) -> Decision:
+    """Where all of some conditions hold."""
+    after = max(
+        (one.after for one in found if one.after is not None),
+        key=lambda stmt: stmt.line,
+        default=None,
+    )
+    parts = (f"({d.enabled})" if " or " in d.enabled else d.enabled for d in found)
+    return Decision(" and ".join(parts), after)
+
+
+def _default(call: ir.Call) -> ir.Expr:
+    """What an option is where it is left out."""
+    if (said := call.argument(99, "default")) is not None:
+        return said
+    action = call.argument(99, "action")
+    if action in (ir.Const("store_true"), ir.Const("store_false")):
+        return ir.Const(action == ir.Const("store_false"))
+    return ir.Const(None)
+
+
+def _is_namespace(expr: ir.Expr) -> bool:
+    """``args.__dict__``, ``vars(args)``."""
+    match expr:
+        case ir.Attr(attr="__dict__") | ir.Call(func=ir.Name(id="vars")):
+            return True
+    return False
 
 
 def _is_flag(call: ir.Call) -> bool:

@@ -37,6 +37,7 @@ _NEVER = (10**6, 0)
 _CUTS = frozenset("data detach item numpy tolist".split())
 _RANGES = frozenset("arange linspace range".split())
 _COUNTERS = frozenset("bincount histc count_nonzero".split())
+_INTEGERS = operations("integers") | {"randint", "randperm"}
 _HOLD = {
     **dict.fromkeys(("tensor", "as_tensor", "new_tensor"), (0, "data")),
     **dict.fromkeys(("full", "full_like", "new_full"), (1, "fill_value")),
@@ -417,6 +418,9 @@ class Casts(Planner):
             return True
         if self._are_alike(function, source, tensor):
             return True
+        if isinstance(source, ir.Call) and source.argument(99, "dtype") is None:
+            if self._named(function, source)[0] in _INTEGERS:
+                return True  # then the tensor has integers, too
         whole = self.halves.is_never_half(Made(tensor, function, stmt))
         if whole and self.halves.is_never_half(given):
             return True

@@ -37,7 +37,7 @@ from amp_migrate.program.bindings import calls_of, parts_of
 from amp_migrate.program.control_flow import is_main_guard
 from amp_migrate.program.link import Program
 
-_LIBRARY_METHODS = ("loss",)
+_LIBRARY_METHODS = ("loss", "reg_loss", "discriminator_loss")
 """Methods of what a library makes that are among these."""
 _RAISING_METHODS = operations("no-half")
 _WITHOUT_ARGUMENTS = frozenset("det inverse logdet matrix_exp slogdet".split())
@@ -370,12 +370,17 @@ class Hazards:
 
     # -- setup --------------------------------------------------------------------------------
 
-    def judge_setup(self, trained: frozenset[str]) -> None:
+    def judge_setup(
+        self,
+        trained: frozenset[str],
+        is_off: Callable[[str, ir.Stmt], bool] = lambda function, stmt: False,
+    ) -> None:
         """Raise `Blocked` at the first hazard that counts wherever it stands in the files, and in what
-        they call, where some functions are ``trained``: loops go backward there."""
+        they call, where some functions are ``trained``: loops go backward there. ``is_off``: whether AMP
+        is off where a statement runs."""
         live, every = self.live, self.functions
         running = every if live is None else [f for f in every if live.runs(f)]
-        hazard = self.setup.first(every, running, self.options.scaled, trained)
+        hazard = self.setup.first(every, running, self.options.scaled, trained, is_off)
         if hazard is not None:
             raise Blocked(hazard)
 

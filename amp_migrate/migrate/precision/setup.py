@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import cached_property
 
 from amp_migrate.analysis.objects.flow import Flow, Made
@@ -38,8 +38,8 @@ _REPLACES_DATA = frozenset(
 _MODEL = re.compile(r"(?i)(model|net|network|\w+_(model|net))")
 
 
-_Hazard = tuple[str, Refusal, frozenset[str] | None]
-"""The function it stands in, and those of which one has to run besides."""
+_Hazard = tuple[str, ir.Stmt, Refusal, frozenset[str] | None]
+"""The function it stands in, its statement, and the functions of which one has to run besides."""
 
 
 class _Data(Tensors):
@@ -66,14 +66,17 @@ class Setup:
         running: Collection[str],
         scaled: bool,
         trained: frozenset[str],
+        is_off: Callable[[str, ir.Stmt], bool],
     ) -> Refusal | None:
         """The first hazard in some functions, of which some are known to be ``running``; ``scaled``: of those
-        too that a scaler brings to what is ``trained``."""
-        for function, refusal, beside in self._all(scaled):
+        too that a scaler brings to what is ``trained``. ``is_off``: whether AMP is off where a statement
+        runs."""
+        for function, stmt, refusal, beside in self._all(scaled):
             if function not in functions:
                 continue
             if beside is None or not beside.isdisjoint(running):
-                return refusal
+                if refusal.code != "AMP006" or not is_off(function, stmt):
+                    return refusal
         if not scaled:
             return None
         for function, seen, line in self._kept:
@@ -99,13 +102,13 @@ class Setup:
                     beside = self._replacing if copies else None
                     if refusal.code == "AMP024":
                         beside = hooks.readers(self.program, function, call)
-                    found.append((function, refusal, beside))
+                    found.append((function, stmt, refusal, beside))
                 if scaled and (refusal is None or copies):
                     strictly = strict.of_call(
                         self.program, function, call
                     ) or self._of_complex(function, stmt, call)
                     if strictly is not None:
-                        found.append((function, strictly, None))
+                        found.append((function, stmt, strictly, None))
         return self._found[scaled]
 
     def _abort(self, function: str, trained: frozenset[str]) -> Refusal | None:
