@@ -54,6 +54,13 @@ RIGHT = {
     "a second phase, gradients dropped by the model": (
         f"{SGD}{ZERO_OF_MODEL}{NEW}{ADAM}{ZERO_OF_MODEL}"
     ),
+    "the same model out of what gives nothing, or several": (
+        "import sys\nimport os\n"
+        "def loaded(net, path):\n    if not os.path.exists(path):\n        return\n"
+        "    net.load_state_dict(torch.load(path))\n    return net, 1\n"
+        f"{SGD}if len(sys.argv) > 1:\n    model, first = loaded(model, sys.argv[1])\n"
+        f"{ZERO_OF_MODEL}"
+    ),
     "the old model deleted": f"{SGD}{EPOCH}del model, opt\n{NEW}{ADAM}{EPOCH}",
     "a model for each fold": (
         f"for fold in range(2):\n{inside(NEW)}{inside(SGD)}{inside(EPOCH)}"

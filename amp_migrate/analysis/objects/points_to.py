@@ -1281,6 +1281,8 @@ class PointsTo:
         for stmt in ir.statements(facts.body):
             if stmt.kind == "return":
                 value = stmt.value or ir.Const(None)
+                if at.fields and value == ir.Const(None):
+                    continue  # To take something out of it raises.
                 if (
                     at.fields[:1]
                     and at.fields[0][0] == "item"
