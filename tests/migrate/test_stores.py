@@ -504,3 +504,62 @@ def test_what_a_loader_gives_is_no_number_of_a_place(loop: str) -> None:
     output = migrate_source(source, path="train.py").output
     assert "scaler.step(optimizer)" in output
     check_runs(source, output)
+
+
+_BOXES = """\
+class Box:
+    def __init__(self, k):
+        self.k = k
+    def get(self):
+        return self.k
+def get(x, plain):
+    return torch.zeros(6, 8, device=x.device) if plain else model(x)
+first = torch.tensor([0, 1])
+model = Net()"""
+OF_ONE_CLASS = {
+    "a half value into an fp32 one": (
+        "b.k[first] = a.k[:2]",
+        "b.k[first] = a.k[:2].to(b.k.dtype)",
+    ),
+    "a mask": ("b.k[y > 0] = a.k[y > 0]", "b.k[y > 0] = a.k[y > 0].to(b.k.dtype)"),
+    "an fp32 value into a half one": (
+        "a.k[first] = b.k[:2]",
+        "a.k[first] = b.k[:2].to(a.k.dtype)",
+    ),
+    "what is computed": (
+        "b.k[first] = (a.k * 2)[:2].relu()",
+        "b.k[first] = (a.k * 2)[:2].relu().to(b.k.dtype)",
+    ),
+    "variables": (
+        "into, h = b.k, a.k; into[first] = h[:2]",
+        "into[first] = h[:2].to(into.dtype)",
+    ),
+    "what methods give": (
+        "into, h = b.get(), a.get(); into[first] = h[:2]",
+        "into[first] = h[:2].to(into.dtype)",
+    ),
+    "what a function gives": (
+        "into, h = get(x, True), get(x, False); into[first] = h[:2]",
+        "into[first] = h[:2].to(into.dtype)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OF_ONE_CLASS)
+@pytest.mark.parametrize("where", ["before the loss", "behind the step"])
+def test_of_two_objects_of_one_class_one_may_keep_what_is_half(
+    name: str, where: str
+) -> None:
+    store, cast = OF_ONE_CLASS[name]
+    made = "a, b = Box(model(x)), Box(torch.zeros(6, 8, device=device))"
+    source = _program(("out = self.fc(x)",)).replace("model = Net()", _BOXES)
+    if where == "before the loss":
+        loss = f"{made}; {store}\n    loss = F.mse_loss(a.k + b.k, y)"
+        source = source.replace("loss = F.mse_loss(model(x), y)", loss)
+    else:
+        loss = f"{made}\n    loss = F.mse_loss(a.k, y)"
+        source = source.replace("loss = F.mse_loss(model(x), y)", loss)
+        source += f"    with torch.no_grad():\n        {store}\n"
+    result = migrate_source(source, path="train.py")
+    assert cast in result.output
+    check_runs(source, result.output)

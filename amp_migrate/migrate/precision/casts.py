@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.vocabulary import HALVES
+from amp_migrate.analysis.values.dtypes import rebinds
 from amp_migrate.analysis.values.numbers import Numbers
 from amp_migrate.catalogue.operations import operations, since
+from amp_migrate.core.closure import reached
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import CastLike, Upcast
 from amp_migrate.migrate.precision.remedies import Found, Planner, is_part
@@ -319,7 +321,7 @@ class Casts(Planner):
             return None
         halves = [one for one in made if not self.halves.is_never_half(one)]
         # Others are seldom given an operand that is not as half as the first.
-        some = 0 < len(halves) < len(made)
+        some = 0 < len(halves) < len(made) or any(map(self.may_be_either, halves))
         if name in _IN_ANY_TORCH and not some:
             return None
         wide = name == "lerp" or (some and not name.endswith("_"))
@@ -331,7 +333,7 @@ class Casts(Planner):
                 self.halves.made_full.update(id(one.expr) for one in halves)
                 return None
         if name in _IN_ANY_TORCH:
-            whole = next(one.expr for one in made if one not in halves)
+            whole = next((one.expr for one in made if one not in halves), made[0].expr)
             alike = all(
                 self.cast_like(function, stmt, one.expr, whole, False) for one in halves
             )
@@ -398,7 +400,55 @@ class Casts(Planner):
         left, right = Made(one, function, stmt), Made(other, function, stmt)
         if self.dtypes.is_number(right) or not self.dtypes.is_fp32(left):
             return False
-        return self.halves.is_never_half(left) != self.halves.is_never_half(right)
+        return self.halves.is_never_half(left) != self.halves.is_never_half(
+            right
+        ) or any(map(self.may_be_either, (left, right)))
+
+    def may_be_either(self, at: Made) -> bool:
+        """Whether a value may be half, and of another object, or at another time, is for sure no half tensor:
+        two of which that holds need not be of one dtype."""
+        return not self.halves.is_never_half(at) and any(
+            not isinstance(one.expr, (ir.Const, ir.Display))
+            and not self.dtypes.is_number(one)
+            and self.halves.is_never_half(one)
+            for one in reached([at], self._handed_by)
+        )
+
+    def _handed_by(self, at: Made) -> list[Made]:
+        """The values of whose dtype one is, or may be."""
+        match at.expr:
+            case ir.Name() | ir.Attr():
+                view = dtype_table.view_of(at.expr)
+                made = None if rebinds(at) else self.flow.made(at)
+                return made or ([] if view is None else [at.inner(view)])
+            case ir.Item(value=value):
+                return [at.inner(value)]
+            case ir.Operation(op="if", operands=(_, *arms)):
+                return [at.inner(one, at.index) for one in arms]
+            case ir.Operation(op=op, operands=operands) if op in dtype_table.ARITHMETIC:
+                return [
+                    one for one in map(at.inner, operands) if self.dtypes.is_fp32(one)
+                ]
+            case ir.Call() as call:
+                run = self._run_by(call, at.function)
+                if run:
+                    returned = (self.flow.returned(one, at.index) for one in run)
+                    return [one for some in returned for one in some or ()]
+                name, receiver = self._named(at.function, call)
+                if name in operations("first") and receiver is not None:
+                    return [at.inner(receiver)]
+        return []
+
+    def _run_by(self, call: ir.Call, function: str) -> list[str]:
+        """The functions whose results a call may give, and the forwards of modules."""
+        program, modules = self.program, self.modules
+        made = modules.of(call.func, function) or modules.in_list(call.func, function)
+        forwards = [
+            program.method(ref.name, "forward")
+            for one in made or ()
+            for ref in program.resolve(one.call.func, one.function)
+        ]
+        return [*program.callees(call, function), *(f for f in forwards if f)]
 
     def cast_like(
         self,

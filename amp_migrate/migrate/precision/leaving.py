@@ -710,9 +710,11 @@ class Leaving:
             for item in (one.items if isinstance(one, ir.Display) else (one,))
         ]
         traces = [self._trace(function, stmt, item) for item in items]
-        full = any(not t.half and t.off in ("fp32", "data") for t in traces)
-        open_ = any(not t.half and t.off == "?" for t in traces)
         halves = [i for i, t in zip(items, traces, strict=True) if t.half]
+        full = any(not t.half and t.off in ("fp32", "data") for t in traces) or (
+            self._may_be_either(function, stmt, *halves)
+        )
+        open_ = any(not t.half and t.off == "?" for t in traces)
         if full or (self._in_region and open_):
             return self._helped(function, stmt, halves, items[:2], product, what)
         if halves and open_ and product:
@@ -809,7 +811,13 @@ class Leaving:
         ):
             return False
         held = self._trace(function, stmt, tensor)
-        return put.half != held.half and held.off not in ("?", "number")
+        return held.off not in ("?", "number") and (
+            put.half != held.half or self._may_be_either(function, stmt, source, tensor)
+        )
+
+    def _may_be_either(self, function: str, stmt: ir.Stmt, *values: ir.Expr) -> bool:
+        made = (Made(value, function, stmt) for value in values)
+        return any(map(self.casts.may_be_either, made))
 
     def _stored(
         self,

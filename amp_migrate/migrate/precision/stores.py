@@ -189,8 +189,9 @@ class Stores(Planner):
         full = full or self._is_promoted(value)
         # What is stored there may be what makes it out to be half.
         unsure = self._is_of_unknown(at) or self._is_in_collection(at)
+        differ = full != whole or any(map(self.casts.may_be_either, (value, at)))
         return (unsure and not full) or (
-            full != whole and any(map(self.dtypes.is_fp32, (value, at)))
+            differ and any(map(self.dtypes.is_fp32, (value, at)))
         )
 
     def _is_promoted(self, at: Made) -> bool:
@@ -217,8 +218,11 @@ class Stores(Planner):
         return False
 
     def _is_in_collection(self, at: Made) -> bool:
-        """Whether a value is an element of a dict, or of a list that is written out."""
+        """Whether a value is an element of a dict, or of a list that is written out, or what such an element
+        keeps."""
         expr = at.expr
+        if isinstance(expr, ir.Attr) and isinstance(expr.value, ir.Item):
+            expr = expr.value
         while isinstance(expr, ir.Item):
             if _is_text(expr.key):
                 return True
