@@ -755,7 +755,9 @@ def _lone_call(
     """The line and its one call of ``something.method(...)``."""
     if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1:
         small = statement.body[0]
-        if isinstance(small, cst.Expr) and isinstance(small.value, cst.Call):
+        if isinstance(small, (cst.Expr, cst.Assign)) and isinstance(
+            small.value, cst.Call
+        ):
             func = small.value.func
             if isinstance(func, cst.Attribute) and func.attr.value == method:
                 return statement, small.value
@@ -774,7 +776,7 @@ def _with_call(
     line: cst.SimpleStatementLine, call: cst.Call
 ) -> cst.SimpleStatementLine:
     expression = line.body[0]
-    assert isinstance(expression, cst.Expr)
+    assert isinstance(expression, (cst.Expr, cst.Assign))
     return line.with_changes(body=[expression.with_changes(value=call)])
 
 

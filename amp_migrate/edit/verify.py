@@ -430,8 +430,12 @@ class _Eraser(ast.NodeTransformer):
             return None
         if _is_setting(node):
             return None
-        if isinstance(node.value, ast.Call) and self._is_state_of_switch(node.value):
+        call = node.value
+        if isinstance(call, ast.Call) and self._is_state_of_switch(call):
             return None
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+            if self._is_switch(call.func.value) and call.func.attr == "step":
+                node.value = _plain_step(call)
         self.generic_visit(node)
         return node
 

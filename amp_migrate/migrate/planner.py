@@ -1070,7 +1070,10 @@ class Planner:
                 message = reason or "step() is given an argument"
                 code = "AMP014" if IN_ITS_OWN_WAY in message else "AMP013"
                 raise refused(code, message, call.line)
-            if stmt.step is call:
+            if stmt.step is call or (
+                (stmt.kind, stmt.value) == ("assign", call)
+                and self._is_of_torch(event.slot)
+            ):
                 stmt = replace(stmt, kind="expr", value=call)
             elif not plain:
                 message = "step() is part of a larger statement"
@@ -1078,6 +1081,21 @@ class Planner:
             found.append((qualname, stmt, event.slot))
         refuse_twins(found)
         return found
+
+    def _is_of_torch(self, slot: Slot) -> bool:
+        """Whether all optimizers of a slot are torch's own, whose steps give None, a scaler's too."""
+        made = [
+            one
+            for birth in self.optimizers.trace(slot).births
+            for one in self.optimizers.points_to.given(birth.source)
+        ]
+        return bool(made) and all(
+            isinstance(one.expr, ir.Call)
+            and (self.program.origin(one.expr.func, one.function) or "").startswith(
+                "torch.optim."
+            )
+            for one in made
+        )
 
     def _is_stepped(
         self,
@@ -1451,6 +1469,11 @@ class Planner:
             placed = (function, stmt.path, slot)
             guarded = (function, stmt.path) in placement.guarded
             update = placed in placement.update_after
+            if guarded and stmt.targets and stmt.step is None:
+                message = (
+                    "step() may find no gradients, and something is given its result"
+                )
+                raise refused("AMP016", message, stmt.line)
             if guarded and any(len(s) > 1 for s in travel.scalers.of_slot(slot)):
                 # Another optimizer of this scaler has stepped in any case.
                 update = False

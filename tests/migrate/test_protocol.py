@@ -84,6 +84,24 @@ def test_after_backward(name: str) -> None:
     assert (found, line.endswith("# here")) == (code, True)
 
 
+def test_the_result_of_a_step_has_a_name() -> None:
+    """Of torch's own optimizers it is None, whether a scaler skips the step or not."""
+    rest = "    done = opt.step()\n    print(done, loss.item())\n"
+    source = HEAD + OPT + LOOP + rest
+    output = migrate_source(source).output
+    assert "    done = scaler.step(opt)\n    scaler.update()\n" in output
+    check_runs(source, output)
+    own = "class Own(torch.optim.SGD):\n    def step(self):\n        super().step()\n        return 1\n"
+    assert left_alone(own + OPT.replace("torch.optim.SGD", "Own") + LOOP + rest)
+    summed = LOOP.replace("    opt.zero_grad()\n", "")
+    left_over = (
+        "    if i % 4 == 3:\n        opt.step()\n        opt.zero_grad()\nopt.step()\n"
+    )
+    assert "is not None for" in migrated(OPT + summed + left_over)
+    named = left_over.replace("\nopt.step", "\ndone = opt.step")
+    assert left_alone(OPT + summed + named) == "AMP016"
+
+
 EDITS = {
     "a decay": "p.grad.add_(p.data, alpha=0.1)",
     "a copy": "kept = p.grad.clone()\n        kept.mul_(2)",
