@@ -395,6 +395,16 @@ def test_an_error_of_ones_own_runs_no_callback() -> None:
     assert "unscale_" not in migrated(source)
 
 
+def test_a_method_that_was_asked_for_is_called_like_one_that_is_named() -> None:
+    head = "import sys\nfrom reports import board\n"
+    for call in ("board.flush()", "getattr(board, sys.argv[0])()"):
+        assert "unscale_" not in migrated(head + LOOP.replace("CALL", call))
+    asked = "done = getattr(board, sys.argv[0])\n    done()"
+    assert "unscale_" not in migrated(head + LOOP.replace("CALL", asked))
+    kept = asked.replace("getattr(board, sys.argv[0])", "board.hooks[0]")
+    assert "unscale_" in migrated(head + LOOP.replace("CALL", kept))
+
+
 def test_a_pipe_sends_parameters_without_their_gradients() -> None:
     sent = f"from multiprocessing import Pipe\nhere, there = Pipe()\n{LOOP}"
     box = (

@@ -419,6 +419,16 @@ class Events:
                     found.append(UNKNOWN)
         return tuple(dict.fromkeys(found))
 
+    def _is_method(self, expr: ir.Expr, function: str) -> bool:
+        """Whether a variable is ``getattr(callback, name)``: calling it is calling a method of that."""
+        made = self.program.definitions_of(expr, function)
+        return bool(made) and all(
+            isinstance(one.value, ir.Call)
+            and one.index is None
+            and self.program.origin(one.value.func, one.function) == "builtins.getattr"
+            for one in made
+        )
+
     def _may_touch_gradients(
         self, call: ir.Call, function: str, origin: str | None
     ) -> bool:
@@ -432,7 +442,7 @@ class Events:
             refs = self.program.resolve(call.func, function)
             is_made = bool(refs) and all(ref.kind == "class" for ref in refs)
             is_callback = isinstance(call.func, (ir.Name, ir.Item)) and origin is None
-            return is_callback and not is_made
+            return is_callback and not (is_made or self._is_method(call.func, function))
         # compute_loss(model, batch) runs the model; anything else may do what it likes.
         return not vocabulary.MODEL_LIKE.search(gradients.called(call)) and any(
             self._leads_to_gradients(arg.value, function) for arg in call.args
