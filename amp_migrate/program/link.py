@@ -23,7 +23,7 @@ from amp_migrate.program.bindings import (
     unpacked,
 )
 from amp_migrate.program.control_flow import ControlFlow
-from amp_migrate.program.decorators import KEEPING, only_calls
+from amp_migrate.program.decorators import KEEPING, only_calls, wrappers
 from amp_migrate.program.layout import Layout
 from amp_migrate.program.names import Definition, Names
 
@@ -912,6 +912,26 @@ class Program(Names):
             for function, stmt in self.all_statements()
             if stmt.kind == "functiondef"
         }
+
+    @cached_property
+    def put_around(self) -> dict[str, list[str]]:
+        """By function or class, the functions that its decorators put around it, or may, as far as they are
+        written here."""
+        found: dict[str, list[str]] = {}
+        for name, one in (self.functions | self.classes).items():
+            for decorator in one.decorators:
+                if name in self.functions and self.keeps_function(decorator, name):
+                    continue
+                made = decorator.func if isinstance(decorator, ir.Call) else decorator
+                for ref in self.resolve(made, one.parent or name):
+                    around: list[str] = []
+                    if ref.kind == "function":
+                        around = wrappers(self.functions, ref.name)[0]
+                    elif ref.kind == "class":
+                        around = self.methods(ref.name, "__call__", False)
+                    if around:
+                        found[name] = found.get(name, []) + around
+        return found
 
     def call_sites_of(self, call: ir.Call, function: str) -> Iterator[CallSite]:
         """One call, for each function of this program that it may run."""

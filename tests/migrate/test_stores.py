@@ -563,3 +563,33 @@ def test_of_two_objects_of_one_class_one_may_keep_what_is_half(
     result = migrate_source(source, path="train.py")
     assert cast in result.output
     check_runs(source, result.output)
+
+
+UNSEEN_LAYERS = {
+    "a derived layer": "class Last(nn.Linear):\n    pass\nmodel = Last(8, 8)",
+    "a layer that makes itself": "class Last(nn.Linear):\n    def __init__(self):\n"
+    "        nn.Linear.__init__(self, 8, 8)\nclass Again(Last):\n    pass\nmodel = Again()",
+    "derived layers in a row": "class Net(nn.Sequential):\n    def __init__(self):\n"
+    "        super().__init__(nn.Linear(8, 8), nn.ReLU())\nmodel = Net()",
+    "derived layers that are added": "class Net(nn.Sequential):\n    def __init__(self):\n"
+    "        super().__init__()\n        for name in 'ab':\n"
+    "            self.add_module(name, nn.Linear(8, 8))\nmodel = Net()",
+    "layers that a function gives": "def made():\n    return [nn.Linear(8, 8), nn.ReLU()]\n"
+    "model = nn.Sequential(*made())",
+}
+
+
+@pytest.mark.parametrize("name", UNSEEN_LAYERS)
+def test_what_layers_out_of_sight_give_may_be_half(name: str) -> None:
+    source = _program(("out = self.fc(x)",)).replace(
+        "model = Net()", UNSEEN_LAYERS[name] + ".to(device)\nmodel = model"
+    )
+    source = source.replace(
+        "optimizer =", "kept = torch.zeros(6, 8, device=device)\noptimizer ="
+    )
+    loss = "h = model(x)\n    loss = F.mse_loss(h, y)"
+    source = source.replace("loss = F.mse_loss(model(x), y)", loss)
+    source += "    kept[torch.arange(2)] = h.detach()[:2]\n"
+    result = migrate_source(source, path="train.py")
+    assert "= h.detach()[:2].to(kept.dtype)" in result.output
+    check_runs(source, result.output)

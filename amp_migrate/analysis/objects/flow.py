@@ -235,7 +235,7 @@ class Flow:
     def returned(self, function: str, index: int | None) -> list[Made] | None:
         """What a function of the program returns, or that element of it: nothing where it has no such."""
         facts = self.program.functions[function]
-        if facts.is_generator or facts.is_async:
+        if facts.is_generator or facts.is_async or function in self.program.put_around:
             return None
         returns = [s for s in ir.statements(facts.body) if s.kind == "return"]
         if not all(stmt.value is not None for stmt in returns) or not returns:

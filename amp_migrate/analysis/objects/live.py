@@ -659,6 +659,9 @@ class _Reader:
             for method, _ in program.classes[base].methods
         )
         written = [e for e in stmt.exprs if e not in found.bases]
+        for ref in (r for e in written for r in program.resolve(_made_by(e), function)):
+            if ref.kind == "function":
+                self._mention(ref.name)
         # A test runner makes them.
         registers |= any(
             base.endswith("TestCase") for base in program.external_bases(class_name)
@@ -677,8 +680,7 @@ class _Reader:
         """Whether a decorator is known not to keep what it is given."""
         if self.program.keeps_function(decorator, function):
             return True
-        func = decorator.func if isinstance(decorator, ir.Call) else decorator
-        return self.program.origin(func, function) in _PLAIN_METACLASSES
+        return self.program.origin(_made_by(decorator), function) in _PLAIN_METACLASSES
 
     def _is_import_alone(self, call: ir.Call, stmt: ir.Stmt, function: str) -> bool:
         """Whether a call imports a module that nothing takes: one that registers what it defines."""
@@ -1162,3 +1164,8 @@ def _package_of(name: ir.Expr | None, own: str | None) -> str | None:
     if text.startswith(".") and not text.startswith(".."):
         return own and f"{own}{package}"
     return None if not package or package.startswith(".") else package
+
+
+def _made_by(decorator: ir.Expr) -> ir.Expr:
+    """What is called for a decorator, itself or to make one: ``register`` of ``@register("net")``."""
+    return decorator.func if isinstance(decorator, ir.Call) else decorator

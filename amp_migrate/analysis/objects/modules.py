@@ -42,6 +42,8 @@ class Modules:
         self.program = program
         self.can_run = can_run
         self.points_to = program.noted(PointsTo)
+        self._inherited: dict[int, tuple[ir.Call, Construction]] = {}
+        """By the identity of a call, which is kept, that makes a module."""
 
     def of(
         self, expr: ir.Expr, function: str, called: bool = False
@@ -67,6 +69,48 @@ class Modules:
                 continue
             found[Construction(one.expr, one.function, one.wrapped)] = None
         return list(found) or None
+
+    def inherited(self, made: Construction) -> Construction:
+        """The layer of torch whose forward an object of an own class has, as its class makes it; of what has
+        a forward of its own, that itself."""
+        if id(made.call) not in self._inherited:
+            self._inherited[id(made.call)] = made.call, self._base_of(made) or made
+        return self._inherited[id(made.call)][1]
+
+    def _base_of(self, made: Construction) -> Construction | None:
+        program = self.program
+        for ref in program.resolve(made.call.func, made.function):
+            if ref.kind != "class" or any(
+                program.method(ref.name, name) for name in ("forward", "__call__")
+            ):
+                continue
+            for owner in program.bases(ref.name):
+                facts = program.classes[owner]
+                for base in facts.bases:
+                    origin = program.origin(base, facts.parent) or ""
+                    if origin.startswith("torch.nn.") and not origin.endswith(
+                        ".Module"
+                    ):
+                        return self._as_base(made, base, facts)
+        return None
+
+    def _as_base(
+        self, made: Construction, base: ir.Expr, facts: ir.Class
+    ) -> Construction:
+        """What ``super().__init__(...)`` makes of an object, or what its class is given."""
+        init = dict(facts.methods).get("__init__")
+        if init is None:
+            return Construction(ir.Call(base, made.call.args), facts.parent)
+        calls = [
+            call
+            for stmt in self.program.statements(init)
+            for call in calls_of(stmt)
+            if ir.last_of(call.func) == "__init__"
+        ]
+        args = calls[0].args if len(calls) == 1 else (ir.Arg(base, None, "*"),)
+        if any(arg.value == ir.Name("self") for arg in args):
+            args = args[1:]
+        return Construction(ir.Call(base, args), init)
 
     def layers(self, made: Construction) -> list[tuple[ir.Expr, str]] | None:
         """The layers that a plain ``nn.Sequential`` is made of, in order; the last is in sight.

@@ -78,10 +78,11 @@ class Called:
         """By the name of a method, by the function that is called."""
 
     def of(self, function: str) -> tuple[str, ...]:
-        """Those that a function calls, in order."""
+        """Those that a function calls, in order, and those that decorators put around it."""
         if function not in self._known:
             body = self.program.functions[function].body
-            found = (q for s in ir.statements(body) for q in self.by(function, s))
+            found = [q for s in ir.statements(body) for q in self.by(function, s)]
+            found += self.program.put_around.get(function, ())
             self._known[function] = tuple(dict.fromkeys(found))
         return self._known[function]
 

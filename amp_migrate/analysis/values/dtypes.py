@@ -164,6 +164,7 @@ class Tensors(Shown):
     def _gives_tensor(self, made: Construction, index: int | None) -> bool:
         """Whether calling a module gives a tensor."""
         program = self.program
+        made = self.modules.inherited(made)
         origin = program.origin(made.call.func, made.function)
         if origin is None:
             forwards = [
@@ -503,6 +504,7 @@ class Dtypes(Shown):
     ) -> bool:
         """Whether calling a module gives fp32."""
         program = self.program
+        made = self.modules.inherited(made)
         origin = program.origin(made.call.func, made.function)
         if origin is None:
             return self._fp32_forward(made, index)

@@ -308,6 +308,7 @@ class Halves(Shown):
 
     def _gives_fp32(self, made: Construction) -> bool:
         """Whether a module gives no half values under autocast."""
+        made = self.modules.inherited(made)
         origin = self.program.origin(made.call.func, made.function)
         if origin is not None and dtype_table.FP32_LAYERS.fullmatch(origin):
             return True

@@ -866,8 +866,9 @@ class Traces:
                 if isinstance(inner, ir.Suspend) and inner.value is not None
             )
         return join(
-            self.of(At(stmt.value, function, stmt, on, part))
-            for stmt in self.program.statements(function)
+            self.of(At(stmt.value, one, stmt, on, part))
+            for one in (function, *self.program.put_around.get(function, ()))
+            for stmt in self.program.statements(one)
             if stmt.kind == "return" and stmt.value is not None
         )
 
@@ -1082,6 +1083,7 @@ class Traces:
     def _module(
         self, made: Construction, given: Trace, under: bool, part: Selectors
     ) -> Trace:
+        made = self.modules.inherited(made)
         origin = self.program.origin(made.call.func, made.function)
         if origin is None:
             return self._of_forward(made, under, part)
@@ -1089,6 +1091,9 @@ class Traces:
             scalar = origin.endswith("Loss")
             return (FULL if under else given)._replace(scalar=scalar)
         layers = self.modules.layers(made)
+        if layers is None and origin.endswith(".Sequential"):
+            # What it is made of is not in sight.
+            return Trace(under or given.half, "?")
         if layers is None:
             found = self._layer(origin, given, under)
             if dtype_table.RECURRENT.fullmatch(origin) and part[:1] != (0,):

@@ -296,15 +296,16 @@ class Hazards:
         Under the name of ``forward``: those that something else than the program calls.
         """
         program = self.program
-        found = []
+        found: list[tuple[str, str]] = []
         for class_name in program.classes:
             if ir.file_of(class_name) not in self.files:
                 continue
             if not self.forward.is_module_class(class_name):
                 continue
-            if self.live is not None and (
-                class_name not in self.live.classes or self.live.is_apart(class_name)
-            ):
+            if self.live is not None and class_name not in self.live.classes:
+                continue
+            found += (("forward", one) for one in self._put_into(class_name))
+            if self.live is not None and self.live.is_apart(class_name):
                 continue
             plain = program.external_bases(class_name) <= _PLAIN_BASES
             for name, qualname in program.classes[class_name].methods:
@@ -312,6 +313,15 @@ class Hazards:
                 shown = "forward" if by_itself and name != "__init__" else name
                 found.append((shown, qualname))
         return found
+
+    def _put_into(self, class_name: str) -> Iterator[str]:
+        """The functions that a class has for methods though they stand elsewhere: ``forward = run``, and what
+        its decorators have."""
+        facts = self.program.classes[class_name]
+        for stmt in facts.body:
+            if stmt.kind == "assign":
+                yield from self._called.by(facts.parent, stmt)
+        yield from self.program.put_around.get(class_name, ())
 
     def _asked(self, function: str, stmt: ir.Stmt) -> Iterator[str]:
         """The names of methods that a statement may call on what is not known."""

@@ -861,9 +861,10 @@ class Leaving:
 
     def _takes_tensor(self, func: ir.Expr, function: str) -> bool:
         """Whether all that is called are layers of torch that take nothing else."""
+        modules = self.remedies.modules
         kinds = [
             self.program.origin(made.call.func, made.function) or ""
-            for made in self.remedies.modules.of(func, function) or ()
+            for made in map(modules.inherited, modules.of(func, function) or ())
         ]
         return bool(kinds) and all(
             dtype_table.PARAMETRIC.fullmatch(kind)
@@ -873,6 +874,7 @@ class Leaving:
 
     def _has_parameters(self, made: Construction, around: tuple[str, ...]) -> bool:
         program = self.program
+        made = self.remedies.modules.inherited(made)
         origin = program.origin(made.call.func, made.function)
         if origin is not None:
             if dtype_table.IMAGE_MODELS.fullmatch(origin):
