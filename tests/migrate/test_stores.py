@@ -593,3 +593,43 @@ def test_what_layers_out_of_sight_give_may_be_half(name: str) -> None:
     result = migrate_source(source, path="train.py")
     assert "= h.detach()[:2].to(kept.dtype)" in result.output
     check_runs(source, result.output)
+
+
+ANY_DTYPE = {
+    "an array, into one of a dict": (
+        'kept = {"out": np.zeros((6, 8))}',
+        'kept["out"][[0, 1]] = h.detach().cpu().numpy()[[0, 1]]',
+    ),
+    "a tensor, into an array of a dict": (
+        'kept = {"out": np.zeros((6, 8)), "h": torch.zeros(1)}',
+        'kept["out"][[0, 1]] = h.detach().cpu()[:2]',
+    ),
+    "a tensor, into an array of a list": (
+        "kept = [np.zeros((6, 8))]",
+        "kept[0][[0, 1]] = h.detach().cpu()[[0, 1]]",
+    ),
+    "a tensor, into an array that is put there": (
+        'kept = {}; kept["out"] = np.zeros((6, 8)); kept["h"] = torch.zeros(1)',
+        'kept["out"][[0, 1]] = h.detach().cpu()[:2]',
+    ),
+    "a tensor, into a dict of a dict": (
+        'kept = {"out": {}}',
+        'kept["out"][torch.is_tensor(y)] = h.detach()[:2]',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ANY_DTYPE)
+def test_what_takes_any_dtype_needs_no_cast(name: str) -> None:
+    made, store = ANY_DTYPE[name]
+    source = _program(("out = self.fc(x)",)).replace(
+        "import torch\n", "import numpy as np\nimport torch\n", 1
+    )
+    source = source.replace("optimizer =", f"{made}\noptimizer =")
+    source = source.replace(
+        "loss = F.mse_loss(model(x), y)",
+        f"h = model(x)\n    {store}\n    loss = F.mse_loss(h, y)",
+    )
+    result = migrate_source(source, path="train.py")
+    assert result.changed and ".dtype" not in result.output
+    check_runs(source, result.output)

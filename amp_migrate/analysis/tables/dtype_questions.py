@@ -56,6 +56,15 @@ def tested(
                 kinds = ir.walk(inner.args[1].value)
                 if _CUDA_FLOATS in {program.origin(one, function) for one in kinds}:
                     yield inner.args[0].value
+        match inner:
+            case ir.Item(
+                value=table, key=ir.Attr(value=tensor, attr="dtype")
+            ) if not _has_halves(program, table, function):
+                yield tensor
+            case ir.Call(
+                func=ir.Attr(value=tensor, attr="view"), args=(_,)
+            ) if _asks_by_call(program, function, inner, "view"):
+                yield tensor
         if not isinstance(inner, ir.Operation) or inner.op not in _TESTS:
             continue
         # Of what is compared with the name of another type it does not matter.
@@ -218,6 +227,13 @@ def _rescues(program: Program, function: str, stmt: ir.Stmt) -> bool:
 
 def _is_number(expr: ir.Expr) -> bool:
     return isinstance(expr, ir.Const) and isinstance(expr.value, (int, float))
+
+
+def _has_halves(program: Program, table: ir.Expr, function: str) -> bool:
+    """Whether a table by dtypes is made for half precision, too."""
+    made = (table, *(d.value for d in program.definitions_of(table, function)))
+    keys = (key for one in made if isinstance(one, ir.Display) for key in one.keys)
+    return any(key and program.origin(key, function) in _HALVES for key in keys)
 
 
 def _tells_half(program: Program, test: ir.Expr, function: str) -> bool:

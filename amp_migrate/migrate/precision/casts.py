@@ -411,10 +411,10 @@ class Casts(Planner):
             not isinstance(one.expr, (ir.Const, ir.Display))
             and not self.dtypes.is_number(one)
             and self.halves.is_never_half(one)
-            for one in reached([at], self._handed_by)
+            for one in reached([at], self.handed_by)
         )
 
-    def _handed_by(self, at: Made) -> list[Made]:
+    def handed_by(self, at: Made) -> list[Made]:
         """The values of whose dtype one is, or may be."""
         match at.expr:
             case ir.Name() | ir.Attr():

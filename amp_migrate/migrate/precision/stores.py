@@ -9,6 +9,7 @@ from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.catalogue.operations import operations
+from amp_migrate.core.closure import reached
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import Recast, Upcast
 from amp_migrate.migrate.precision.casts import Casts
@@ -17,6 +18,8 @@ from amp_migrate.program import ir
 from amp_migrate.program.given import is_object
 from amp_migrate.program.names import Definition
 
+_SHOWN_BY_OTHERS = (ir.Name, ir.Attr, ir.Const, ir.Operation)
+"""What these are is what they are made of."""
 _SAY_THEIR_DTYPE = operations("integers").union("float item tolist numpy size".split())
 
 
@@ -36,6 +39,8 @@ class Stores(Planner):
         if self.dtypes.is_number(stored) or isinstance(
             stmt.value, (ir.Const, ir.Display, ir.Comprehension)
         ):
+            return None
+        if any(map(self._is_array, self._held_in(stored))):
             return None
         for target in stmt.targets:
             if isinstance(target, ir.Attr) and target.attr == "data":
@@ -69,7 +74,10 @@ class Stores(Planner):
             indexed = not is_buffer and self._has_tensor_key(function, stmt, target)
             if indexed or (is_buffer and not self._is_integer(target.key, function)):
                 at = Made(target.value, function, stmt)
-                if (
+                takes_any = {self._takes_any(one) for one in self._held_in(at)}
+                if takes_any == {True}:
+                    continue
+                if True not in takes_any and (
                     indexed
                     or self._is_surely_tensor(target.value, function)
                     or self.remedies.is_tensor(at)
@@ -203,6 +211,68 @@ class Stores(Planner):
                     self.halves.is_never_half(one) and self.dtypes.is_fp32(one)
                     for one in parts
                 )
+        return False
+
+    def _held_in(self, at: Made, around: tuple[ir.Expr, ...] = ()) -> list[Made]:
+        """What made a value, or an element of a dict or a list, as far as that is written out."""
+        expr = at.expr
+        if expr in around:
+            return []
+        around = (*around, expr)
+        found: list[Made] = []
+        if not isinstance(expr, ir.Item):
+            for one in reached([at], self._made_of):
+                if isinstance(one.expr, ir.Item):
+                    found += self._held_in(one, around)
+                elif not isinstance(one.expr, _SHOWN_BY_OTHERS):
+                    found.append(one)
+            return found
+        wanted = expr.key if isinstance(expr.key, ir.Const) else None
+        arrays: list[Made] = []
+        for one in self._held_in(at.inner(expr.value), around):
+            if isinstance(one.expr, ir.Display):
+                keys = one.expr.keys or map(ir.Const, range(len(one.expr.items)))
+                found += (
+                    one.inner(item)
+                    for key, item in zip(keys, one.expr.items, strict=False)
+                    if wanted in (None, key) or not isinstance(key, ir.Const)
+                )
+            elif self._is_array(one):
+                arrays.append(one)
+        for put in self.flow.contents.put_into(expr.value, at.function):
+            named = (t.key for t in put.stmt.targets if isinstance(t, ir.Item))
+            consts = [key for key in named if isinstance(key, ir.Const)]
+            if wanted is None or not consts or wanted in consts:
+                found.append(Made(put.value, put.function, put.stmt))
+        return arrays + [inner for one in found for inner in self._held_in(one, around)]
+
+    def _made_of(self, at: Made) -> list[Made]:
+        match at.expr:
+            case ir.Item():
+                return []
+            case ir.Operation(op=op, operands=operands) if op in dtype_table.ARITHMETIC:
+                return [at.inner(one) for one in operands]
+        return self.casts.handed_by(at)
+
+    def _takes_any(self, at: Made) -> bool:
+        """Whether a value takes any dtype: it is a collection, or an array of NumPy."""
+        match at.expr:
+            case ir.Display() | ir.Comprehension():
+                return True
+            case ir.Call(func=func):
+                origin = self.program.origin(func, at.function) or ""
+                if origin.startswith(
+                    ("collections.", "builtins.dict", "builtins.list")
+                ):
+                    return True
+        return self._is_array(at)
+
+    def _is_array(self, at: Made) -> bool:
+        """Whether a value is NumPy's: it has no ``to()``, and what takes one takes any dtype."""
+        match at.expr:
+            case ir.Call(func=func):
+                origin = self.program.origin(func, at.function) or ""
+                return ir.method_of(at.expr) == "numpy" or origin.startswith("numpy.")
         return False
 
     def _is_of_unknown(self, at: Made) -> bool:
