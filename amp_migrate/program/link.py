@@ -195,7 +195,29 @@ class Program(Names):
         ):
             if Ref("class", class_name) in self.resolve(call.func, function):
                 value = call.argument(position, name)
-                yield Definition(function, stmt, value, None, call)
+                default = None
+                if value is None and not any(arg.star for arg in call.args):
+                    default = self._field_default(class_name, name)
+                yield default or Definition(function, stmt, value, None, call)
+
+    def _field_default(self, class_name: str, name: str) -> Definition | None:
+        """What a field has that is given nothing: ``k: Tensor = field(default_factory=lambda: zeros(3))``."""
+        facts = self.classes[class_name]
+        for stmt in facts.body:
+            value = stmt.value
+            if stmt.kind != "annassign" or stmt.targets != (ir.Name(name),):
+                continue
+            if isinstance(value, ir.Call) and (
+                self.origin(value.func, facts.parent) == "dataclasses.field"
+            ):
+                given = {arg.name: arg.value for arg in value.args}
+                factory = given.get("default_factory")
+                value = given.get("default")
+                if isinstance(factory, ir.Deferred):
+                    value = factory.body
+            if value is not None:
+                return Definition(facts.parent, stmt, value)
+        return None
 
     def _set_attributes(
         self, attr: str

@@ -262,3 +262,23 @@ def test_a_large_weight_of_a_square(name: str) -> None:
     result = migrate_source(source, path="train.py")
     assert (result.output != source) is is_migrated
     assert is_migrated or result.diagnostics[0].code == "AMP021"
+
+
+ASKED = {
+    "a table by dtypes": "s = s * {torch.float32: 1.0}[s.dtype]",
+    "its bits": "print(s.detach().view(torch.int32).shape)",
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_the_dtype_of_a_half_tensor_is_asked_for(name: str) -> None:
+    result = migrate_source(HEAD + before(MODEL.format(ASKED[name])))
+    assert [found.code for found in result.diagnostics] == ["AMP020"]
+
+
+def test_a_table_by_dtypes_that_knows_half_precision() -> None:
+    table = "s = s + {torch.float32: 1e-6, torch.float16: 1e-4}[s.dtype]"
+    source = HEAD + before(MODEL.format(table))
+    output = migrate_source(source).output
+    assert "scaler.step(opt)" in output
+    check_runs(source, output)

@@ -633,3 +633,58 @@ def test_what_takes_any_dtype_needs_no_cast(name: str) -> None:
     result = migrate_source(source, path="train.py")
     assert result.changed and ".dtype" not in result.output
     check_runs(source, result.output)
+
+
+REGISTRY = """\
+class Registry:
+    def __init__(self):
+        self.kept = {}
+    def add(self, what):
+        self.kept[what.__name__] = what
+        return what
+    def __getitem__(self, name):
+        return self.kept[name]
+    def get(self, name):
+        return self.kept[name]
+LOSSES = Registry()
+@LOSSES.add
+def masked(out, y):
+    kept = torch.zeros_like(y)
+    kept[y > 0] = out[y > 0]
+    return (kept - y).pow(2).mean()
+"""
+
+
+@pytest.mark.parametrize("loss", ['LOSSES["masked"]', 'LOSSES.get("masked")'])
+def test_a_loss_out_of_a_registry_of_ones_own_runs(loss: str) -> None:
+    source = _program(("out = self.fc(x)",)).replace(
+        "class Net", f"{REGISTRY}class Net"
+    )
+    source = source.replace("F.mse_loss(model(x), y)", f"{loss}(model(x), y)")
+    result = migrate_source(source, path="train.py")
+    assert "= out[y > 0].to(kept.dtype)\n" in result.output
+    check_runs(source, result.output)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "dataclasses.field(default_factory=lambda: torch.zeros(6, 8))",
+        "dataclasses.field(default=torch.zeros(6, 8), hash=False)",
+    ],
+)
+def test_what_a_field_has_by_default_is_stored_into(field: str) -> None:
+    made = (
+        f"@dataclasses.dataclass(eq=False)\nclass State:\n    kept: object = {field}\n"
+    )
+    made += "    out: object = None\n"
+    source = "import dataclasses\n" + _program(("out = self.fc(x)",))
+    source = source.replace("class Net", f"{made}class Net")
+    steps = "state = State(); state.out = model(x)\n    state.kept[[0, 1]] = state.out.detach()[:2]"
+    source = source.replace(
+        "    loss = F.mse_loss(model(x), y)",
+        f"    {steps}\n    loss = F.mse_loss(state.out, y)",
+    )
+    result = migrate_source(source, path="train.py")
+    assert "= state.out.detach()[:2].to(state.kept.dtype)\n" in result.output
+    check_runs(source, result.output)

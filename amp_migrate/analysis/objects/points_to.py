@@ -505,6 +505,9 @@ class PointsTo:
                 if self.contents.item_of(at.expr, at.function) is not None:
                     taken = item(attr)
                 yield from self._set_before(at) or [self._inside(at, value, taken)]
+            case ir.Item(value=value) if taking := self._taken_by(value, at):
+                for method in taking:
+                    yield from self._returned(method, replace(at, stmt=None))
             case ir.Item(value=value, key=key):
                 taken = item(key.value) if isinstance(key, ir.Const) else ANY
                 if isinstance(key, ir.Operation):
@@ -527,6 +530,15 @@ class PointsTo:
                 yield from self._of_element(at)
             case _:
                 yield self._object("value", at)
+
+    def _taken_by(self, holder: ir.Expr, at: State) -> list[str]:
+        """The methods that hand out the elements of an object of an own class."""
+        program = self.program
+        methods = (
+            program.method(class_name, "__getitem__")
+            for class_name in sorted(program.instance_classes(holder, at.function))
+        )
+        return [method for method in methods if method is not None]
 
     def _inside(self, at: State, holder: ir.Expr, taken: Field) -> State:
         return replace(at, expr=holder, fields=(taken, *at.fields))

@@ -133,7 +133,7 @@ class Called:
             for made in program.noted(Given).to(classes, func.attr, []):
                 if made.value is not None:
                     yield made.value, made.function, made.stmt
-        if not isinstance(func, (ir.Name, ir.Attr, ir.Item)) or (
+        if not isinstance(func, (ir.Name, ir.Attr, ir.Item, ir.Call)) or (
             isinstance(func, ir.Attr) and func.attr not in self._fields
         ):
             return
