@@ -574,6 +574,10 @@ UNSEEN_LAYERS = {
     "derived layers that are added": "class Net(nn.Sequential):\n    def __init__(self):\n"
     "        super().__init__()\n        for name in 'ab':\n"
     "            self.add_module(name, nn.Linear(8, 8))\nmodel = Net()",
+    "a forward around that of a layer": "class Last(nn.Linear):\n    def forward(self, x):\n"
+    "        return super().forward(x) * 2\nmodel = Last(8, 8)",
+    "a forward around that of a named layer": "class Last(nn.Linear):\n    def forward(self, x):\n"
+    "        return nn.Linear.forward(self, x) * 2\nmodel = Last(8, 8)",
     "layers that a function gives": "def made():\n    return [nn.Linear(8, 8), nn.ReLU()]\n"
     "model = nn.Sequential(*made())",
 }
@@ -687,4 +691,18 @@ def test_what_a_field_has_by_default_is_stored_into(field: str) -> None:
     )
     result = migrate_source(source, path="train.py")
     assert "= state.out.detach()[:2].to(state.kept.dtype)\n" in result.output
+    check_runs(source, result.output)
+
+
+def test_what_an_object_keeps_that_a_forward_gives_may_be_half() -> None:
+    out = "class Out:\n    def __init__(self, h):\n        self.h = h\nclass Net"
+    source = _program(("out = Out(self.fc(x))",)).replace("class Net", out)
+    source = source.replace(
+        "optimizer =", "kept = torch.zeros(6, 8, device=device)\noptimizer ="
+    )
+    loss = "h = model(x).h\n    loss = F.mse_loss(h, y)"
+    source = source.replace("loss = F.mse_loss(model(x), y)", loss)
+    source += "    kept[torch.arange(2)] = h.detach()[:2]\n"
+    result = migrate_source(source, path="train.py")
+    assert "= h.detach()[:2].to(kept.dtype)" in result.output
     check_runs(source, result.output)

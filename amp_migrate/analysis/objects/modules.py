@@ -80,18 +80,21 @@ class Modules:
     def _base_of(self, made: Construction) -> Construction | None:
         program = self.program
         for ref in program.resolve(made.call.func, made.function):
-            if ref.kind != "class" or any(
+            if ref.kind == "class" and not any(
                 program.method(ref.name, name) for name in ("forward", "__call__")
             ):
-                continue
-            for owner in program.bases(ref.name):
-                facts = program.classes[owner]
-                for base in facts.bases:
-                    origin = program.origin(base, facts.parent) or ""
-                    if origin.startswith("torch.nn.") and not origin.endswith(
-                        ".Module"
-                    ):
-                        return self._as_base(made, base, facts)
+                return self.base(ref.name, made)
+        return None
+
+    def base(self, class_name: str, made: Construction) -> Construction | None:
+        """The layer of torch from which a class is derived, as its objects make it."""
+        program = self.program
+        for owner in program.bases(class_name):
+            facts = program.classes[owner]
+            for base in facts.bases:
+                origin = program.origin(base, facts.parent) or ""
+                if origin.startswith("torch.nn.") and not origin.endswith(".Module"):
+                    return self._as_base(made, base, facts)
         return None
 
     def _as_base(

@@ -193,6 +193,8 @@ class Traces:
         )
         self._asked: dict[_Key, At] = {}
         """With the expressions, whose identities are part of the keys."""
+        self._bases: dict[int, tuple[ir.Expr, Construction | None]] = {}
+        """By the identity of what is called, which is kept."""
         self._made_up: dict[tuple[int, ir.Expr], ir.Expr] = {}
         self._filled: dict[tuple[str, str], list[tuple[bool, At | None]]] = {}
         self._overwritten = Overwritten(self.program, inside, in_fp32, outside)
@@ -721,6 +723,10 @@ class Traces:
         inner = at_once(self.program, call, at.function)
         if inner is not None:
             return self._call(at, inner)
+        base = self._base_called(func, at.function)
+        if base is not None:
+            given = self._with(at, call.args[-1].value) if call.args else UNKNOWN
+            return self._module(base, given, self.is_under(at), at.part)
         fields = self._fields(func, at.function)
         if fields and at.part:
             return self._of_record(at, call, fields)
@@ -758,13 +764,49 @@ class Traces:
         if held:
             return join(held)
         if at.part and _is_field(at.part[0]) and ir.method_of(call) != "_replace":
-            return UNKNOWN
+            return self._kept_by(at, refs)
         if self.is_model(func, at.function):
             return Trace(self.is_under(at) or self._any_half(at, call), "?")
         if refs or not isinstance(func, ir.Attr):
             unknown = not refs and self._applied(at, func)
             return Trace(unknown or self._any_half(at, call), "?")
         return self._method(at, call, func)
+
+    def _base_called(self, func: ir.Expr, function: str) -> Construction | None:
+        """The layer of torch whose forward is called by a class that is derived from it:
+        ``super().forward(x)``, ``nn.Linear.forward(self, x)``."""
+        own = self.program.self_class(function)
+        match func:
+            case ir.Attr(value=ir.Call(func=ir.Name(id="super")), attr="forward"):
+                if self.program.resolve(func, function):
+                    return None
+            case ir.Attr(value=value, attr="forward") if (
+                self.program.origin(value, function) or ""
+            ).startswith("torch.nn."):
+                pass
+            case _:
+                return None
+        at = id(func)
+        if own is not None and at not in self._bases:
+            made = Construction(ir.Call(func, ()), function)
+            self._bases[at] = func, self.modules.base(own[1], made)
+        return self._bases[at][1] if at in self._bases else None
+
+    def _kept_by(self, at: At, refs: Collection[Ref]) -> Trace:
+        """What an object that a call makes keeps as an attribute."""
+        name = str(at.part[0])[1:]
+        asked = at._replace(
+            expr=self._new(at, ir.Attr(at.expr, name)), part=at.part[1:]
+        )
+        known = [
+            one
+            for ref in refs
+            if ref.kind == "class"
+            for one in self._of_definitions(
+                self.program.attribute_definitions(ref.name, name), asked
+            )
+        ]
+        return join(known) if known else UNKNOWN
 
     def _held_in(self, at: At, call: ir.Call) -> list[Trace]:
         """What functions give that are called by what holds them: ``make(h)()``, ``step = lambda: h``."""
