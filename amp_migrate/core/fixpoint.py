@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
+from heapq import heappop, heappush
 from typing import Generic, TypeVar
 
 from amp_migrate.core.closure import reached
@@ -48,8 +49,15 @@ class Fixpoint(Generic[_Key, _Value]):
         self._changes: defaultdict[_Key, int] = defaultdict(int)
         self._computed: list[_Key] = []
         """Those that are just being computed, outermost first."""
-        self._pending: dict[_Key, None] = {}
+        self._places: dict[_Key, int] = {}
+        self._order: list[_Key] = []
+        """All, as they were first computed to their ends: what an answer stands on comes before it, where
+        there is no cycle."""
+        self._pending: set[_Key] = set()
         """Those of which something that they have asked for has changed."""
+        self._queue: list[int] = []
+        """Their places in that order, in which they are computed: an answer waits for those that it stands
+        on."""
         self._lasting = lasting
         self.settled: dict[_Key, _Value] = {}
         """Lasting answers that are whole."""
@@ -68,30 +76,45 @@ class Fixpoint(Generic[_Key, _Value]):
             if len(self._computed) < _DEEPEST:
                 self._compute(key)
             else:
-                self._pending[key] = None
+                self._wait(key)
         if self._computed:
             self._readers[key][self._computed[-1]] = None
         else:
-            while self._pending:
-                self._compute(self._pending.popitem()[0])
+            while self._queue:
+                waiting = self._order[heappop(self._queue)]
+                if waiting in self._pending:
+                    self._compute(waiting)
             if self._lasting:
                 self.settled |= self._values
-                for kept in (self._values, self._readers, self._changes):
+                for kept in (self._values, self._readers, self._changes, self._places):
                     kept.clear()
+                self._order.clear()
                 return self.settled[key]
         return self._values[key]
 
+    def _wait(self, key: _Key) -> None:
+        if key not in self._pending:
+            self._pending.add(key)
+            heappush(self._queue, self._place(key))
+
+    def _place(self, key: _Key) -> int:
+        if key not in self._places:
+            self._places[key] = len(self._order)
+            self._order.append(key)
+        return self._places[key]
+
     def _compute(self, key: _Key) -> None:
         spend(_STEPS)
-        self._pending.pop(key, None)
+        self._pending.discard(key)
         self._computed.append(key)
         try:
             found = self._equation(key)
         except BaseException:
-            self._pending[key] = None
+            self._wait(key)
             raise
         finally:
             self._computed.pop()
+            self._place(key)
         before = self._values[key]
         if found == before:
             return
@@ -100,7 +123,8 @@ class Fixpoint(Generic[_Key, _Value]):
             found = self._join((before, found))
         if found != before:
             self._values[key] = found
-            self._pending |= self._readers.pop(key, {})
+            for reader in self._readers.pop(key, ()):
+                self._wait(reader)
 
     def behind(self, key: _Key) -> Iterable[_Key]:
         """All that an answer stands on, itself included."""

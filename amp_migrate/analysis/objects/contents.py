@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -59,6 +59,15 @@ class Put:
     call: ir.Call | None = None
     """The call that puts it there, where that is none of ``holder[key] = value``."""
 
+    def may_be_under(self, key: object) -> bool:
+        """Whether it may be what is found under a key; None: under one that is not in sight."""
+        if self.spread or key is None or not isinstance(self.key, ir.Const):
+            return True
+        own = self.key.value
+        if isinstance(own, int) and isinstance(key, int) and (own < 0) != (key < 0):
+            return True  # Counted from the other end.
+        return own == key
+
 
 class Contents:
     """Answers for one program, all of whose names for one object are taken together."""
@@ -74,6 +83,8 @@ class Contents:
         if there is not None:
             expr, function = there
         if isinstance(expr, ir.Name):
+            if _is_module(self.program.origin(expr, function)):
+                return None
             owner = self.program.owner(expr.id, function)
             return None if owner is None else (owner, expr.id)
         if isinstance(expr, ir.Attr):
@@ -391,31 +402,38 @@ class Contents:
 
     @cached_property
     def _methods(self) -> dict[Place, list[Put]]:
+        return self._by_place(self._by_method)
+
+    def _by_place(self, puts: Iterable[Put]) -> dict[Place, list[Put]]:
         found: dict[Place, list[Put]] = defaultdict(list)
+        for put in puts:
+            place = self._holder(put.holder, put.function)
+            if place is not None:
+                found[place].append(put)
+        return found
+
+    @cached_property
+    def _by_method(self) -> list[Put]:
+        found: list[Put] = []
         for function, stmt in self._statements():
             if stmt.kind == "augassign" and isinstance(stmt.value, ir.Display):
                 # log["h"] += [h]
                 for target in stmt.targets:
-                    place = self._holder(target, function)
-                    if place is not None and isinstance(target, ir.Item):
-                        put = Put(stmt.value, function, stmt, target.value, True)
-                        found[place].append(put)
+                    if isinstance(target, ir.Item):
+                        found.append(
+                            Put(stmt.value, function, stmt, target.value, True)
+                        )
         for name in _INTO_FIRST:
             for function, stmt, call in self.program.calls_named(name):
                 if len(call.args) > 1:
                     into, value = (arg.value for arg in call.args[:2])
-                    place = self._holder(into, function)
-                    if place is not None:
-                        put = Put(value, function, stmt, into, call=call)
-                        found[place].append(put)
+                    found.append(Put(value, function, stmt, into, call=call))
         for name, function, stmt, call, holder, args in self._put_calls():
             position = _POSITIONS.get(name, 0)
-            place = self._holder(holder, function)
-            if place is not None and len(args) > position:
+            if len(args) > position:
                 value, spread = args[position].value, name in _SPREAD
-                key = args[0].value if position else None
-                put = Put(value, function, stmt, holder, spread, key, call)
-                found[place].append(put)
+                key = args[0].value if position and name != "insert" else None
+                found.append(Put(value, function, stmt, holder, spread, key, call))
         return found
 
     def _put_calls(
@@ -450,29 +468,42 @@ class Contents:
 
     @cached_property
     def _items(self) -> dict[Place, list[Put]]:
+        return self._by_place(self._by_item)
+
+    @cached_property
+    def _by_item(self) -> list[Put]:
         """``cache["h"] = h``, ``cache.update(h=h)``: of a tensor, it stays what it is."""
-        found: dict[Place, list[Put]] = defaultdict(list)
+        found: list[Put] = []
         for function, stmt in self._statements():
             for target, value, index in unpacked(stmt):
                 target = self.item_of(target, function) or target
                 if isinstance(target, ir.Item) and value is not None:
-                    place = self._holder(target, function)
-                    if place is not None:
-                        spread = index is not None
-                        put = Put(
-                            value, function, stmt, target.value, spread, target.key
-                        )
-                        found[place].append(put)
+                    spread = index is not None
+                    found.append(
+                        Put(value, function, stmt, target.value, spread, target.key)
+                    )
         for function, stmt, call in self.program.calls_named("update"):
             if isinstance(call.func, ir.Attr):
-                place = self._holder(call.func.value, function)
-                if place is not None:
-                    holder = call.func.value
-                    found[place] += (
-                        Put(value, function, stmt, holder, True, None, call)
-                        for value in _merged(call)
-                    )
+                holder = call.func.value
+                found += (
+                    Put(value, function, stmt, holder, True, None, call)
+                    for value in _merged(call)
+                )
         return found
+
+    @cached_property
+    def all(self) -> list[Put]:
+        """Whatever is put into what, by a name for it or none: by ``rows += [h]``, too, which else makes
+        another list for all that is known."""
+        added = [
+            Put(stmt.value, function, stmt, target, True)
+            for function, stmt in self._statements()
+            if stmt.kind == "augassign"
+            and isinstance(stmt.value, (ir.Display, ir.Comprehension))
+            for target in stmt.targets
+            if isinstance(target, (ir.Name, ir.Attr))
+        ]
+        return [*self._by_method, *self._by_item, *added]
 
     def _holder(self, expr: ir.Expr, function: str) -> Place | None:
         """What holds a collection, or the collections in it."""
@@ -530,6 +561,13 @@ class Contents:
                     )
                 )
         return False
+
+
+def _is_module(origin: str | None) -> bool:
+    """Whether what goes by such a name holds nothing that a program puts there: ``np`` and ``torch.nn``."""
+    return origin is not None and (
+        "." not in origin or origin.startswith(("torch.", "numpy."))
+    )
 
 
 def _merged(call: ir.Call) -> Iterator[ir.Expr]:

@@ -196,6 +196,9 @@ class Flow:
 
     def _puts(self, at: Made) -> list[Put]:
         found = self.contents.put_into(at.expr, at.function)
+        if isinstance(at.expr, (ir.Name, ir.Attr)):
+            by_others = self.points_to.put_into(at.expr, at.function, at.stmt)
+            found = [*found, *(put for put in by_others if put not in found)]
         if not found or not isinstance(at.expr, ir.Name):
             return found
         name, owner = at.expr.id, self.program.owner(at.expr.id, at.function)

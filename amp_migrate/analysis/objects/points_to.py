@@ -10,11 +10,12 @@ where, and why.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from amp_migrate.analysis.objects.contents import Contents
+from amp_migrate.analysis.objects.contents import Contents, Put
 from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, each_call, parts_of
@@ -83,6 +84,10 @@ DEEPEST = 6
 _LEVELS = 2
 """Whose attributes are set is asked in terms of whose attributes are set, and so on: so far."""
 MOST_STATES = 600
+_MOST_OF_PUT = 200
+"""So far it is looked what something is put into."""
+COLLECTIONS = (ir.Display, ir.Comprehension, ir.Call, ir.Operation)
+"""What makes a collection, if anything does."""
 
 
 def attribute(name: str) -> Field:
@@ -93,6 +98,14 @@ def attribute(name: str) -> Field:
 def item(key: object) -> Field:
     """The element under a key."""
     return "item", key
+
+
+def _may_lead(fields: Fields, others: Fields) -> bool:
+    """Whether some fields may lead to what others do, as far as there are both."""
+    return all(
+        one == other or one[1] is None or other[1] is None or one[0] != other[0]
+        for one, other in zip(fields, others, strict=False)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +273,8 @@ class PointsTo:
         """Of what not all is in sight: a search for that ends before it has found the rest."""
         self._stores: dict[tuple[int, str], _Stores] = {}
         self._rests: dict[tuple[int, str, str], tuple[CallSite, ir.Display]] = {}
+        self._puts: dict[int, dict[int, list[tuple[Put, Fields]]]] = {}
+        """By how deep it is asked, and by what a collection is made by (its `id`)."""
         self._names: dict[tuple[str, str], _Named] = {}
         self._tables: dict[tuple[str, ir.Item], tuple[str, ...]] = {}
         self._replaced: dict[tuple[str, str, ir.Path], bool] = {}
@@ -515,6 +530,8 @@ class PointsTo:
                 yield self._inside(at, value, taken)
             case ir.Call():
                 yield from self._of_call(at.expr, at)
+                if at.fields:
+                    yield from self._put_on(at)
             case ir.Operation(op="if", operands=(_, *chosen)) if (
                 at.fields or not self.keeps_choices
             ):
@@ -528,6 +545,7 @@ class PointsTo:
                 yield self._lost(at, "a generator is sent it")
             case _ if at.fields:
                 yield from self._of_element(at)
+                yield from self._put_on(at)
             case _:
                 yield self._object("value", at)
 
@@ -1351,6 +1369,42 @@ class PointsTo:
 
     # -- elements -----------------------------------------------------------------------------
 
+    def put_on(self, made: ir.Expr) -> list[tuple[Put, Fields]]:
+        """What is put into a collection that an expression makes, or (after fields) into one in it, by
+        whatever name for it."""
+        if self._level == _LEVELS:
+            return []
+        if self._level not in self._puts:
+            puts = self._puts[self._level] = defaultdict(list)
+            self._level += 1
+            for put in self.contents.all:
+                for one in self.of(put.holder, put.function, put.stmt, most=_MOST_OF_PUT):
+                    if one.kind == "value" and isinstance(one.expr, COLLECTIONS):
+                        puts[id(one.expr)].append((put, one.fields))
+            self._level -= 1
+        return self._puts[self._level].get(id(made), [])
+
+    def put_into(
+        self, expr: ir.Expr, function: str, stmt: ir.Stmt | None
+    ) -> list[Put]:
+        """What is put into the collections that an expression may stand for, and into those in them."""
+        found: dict[int, Put] = {}
+        for one in self.of(expr, function, stmt):
+            if one.kind == "value" and isinstance(one.expr, COLLECTIONS):
+                for put, fields in self.put_on(one.expr):
+                    if _may_lead(one.fields, fields[: len(one.fields)]):
+                        found[id(put)] = put
+        return [*found.values()]
+
+    def _put_on(self, at: State) -> Iterator[State]:
+        """What is put into what is made there, by whatever name."""
+        for put, fields in self.put_on(at.expr):
+            taken, left = at.fields[len(fields) :], at.fields[len(fields) + 1 :]
+            if taken and _may_lead(at.fields, fields):
+                if taken[0][0] != "item" or put.may_be_under(taken[0][1]):
+                    here = State(put.value, put.function, put.stmt)
+                    yield replace(here, fields=taken if put.spread else left)
+
     def _put_there(self, at: State) -> Iterator[State]:
         """What is put later into the collection that a variable or an attribute holds."""
         if not at.fields or at.fields[0][0] not in ("item", "each"):
@@ -1359,9 +1413,8 @@ class PointsTo:
             return
         taken, left = at.fields[0], at.fields[1:]
         for put in self.contents.put_into(at.expr, at.function):
-            if not put.spread and taken not in (EACH, ANY):
-                if isinstance(put.key, ir.Const) and taken != item(put.key.value):
-                    continue
+            if not put.may_be_under(taken[1]):
+                continue
             calls: Context = ()
             if isinstance(at.expr, ir.Name):
                 # A collection of each call's own.

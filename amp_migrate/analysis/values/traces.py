@@ -14,7 +14,7 @@ from amp_migrate.analysis.objects.contents import PUTS, Put
 from amp_migrate.analysis.objects.flow import Flow, Made
 from amp_migrate.analysis.objects.forward import MODELS, Forward
 from amp_migrate.analysis.objects.modules import Construction, Modules
-from amp_migrate.analysis.objects.points_to import PointsTo
+from amp_migrate.analysis.objects.points_to import COLLECTIONS, PointsTo
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.destinations import DEVICE, kind_of
 from amp_migrate.analysis.tables.vocabulary import RUNS_FIRST
@@ -197,6 +197,7 @@ class Traces:
         """By the identity of what is called, which is kept."""
         self._made_up: dict[tuple[int, ir.Expr], ir.Expr] = {}
         self._filled: dict[tuple[str, str], list[tuple[bool, At | None]]] = {}
+        self._points_to = self.program.noted(PointsTo)
         self._overwritten = Overwritten(self.program, inside, in_fp32, outside)
 
     def of(self, at: At) -> Trace:
@@ -235,6 +236,28 @@ class Traces:
         return self._made_up.setdefault((id(at.expr), expr), expr)
 
     def _made_by(self, at: At) -> Trace:
+        found = self._of_expression(at)
+        if isinstance(at.expr, COLLECTIONS):
+            later = [*self._put_on(at)]
+            if later:
+                return join((found, *later))
+        return found
+
+    def _put_on(self, at: At) -> Iterator[Trace]:
+        """What is put into a collection that is made there, by whatever name."""
+        for put, fields in self._points_to.put_on(at.expr):
+            known = zip(at.part, (key for _, key in fields), strict=False)
+            if any(key is not None and one not in (ANY, key) for one, key in known):
+                continue
+            if put.may_be_under(at.part[len(fields)] if at.part[len(fields) :] else ANY):
+                part = at.part[len(fields) + (not put.spread) :]
+                # What the same run puts into a variable of its own.
+                own = put.function == at.function and isinstance(put.holder, ir.Name)
+                own = own and not ir.is_top(at.function)
+                for on in [at.on] if own else self.contexts(put.function):
+                    yield self.of(At(put.value, put.function, put.stmt, on, part))
+
+    def _of_expression(self, at: At) -> Trace:
         expr = at.expr
         match expr:
             case ir.Const(value=None):
@@ -502,12 +525,7 @@ class Traces:
         puts = contents.put_into(at.expr, at.function)
         of_one_run = bool(puts) and self._is_of_one_run(at)
         for put in puts:
-            wanted = at.part[0] if at.part else ANY
-            for target in put.stmt.targets:
-                if isinstance(target, ir.Item) and isinstance(target.key, ir.Const):
-                    if wanted not in (ANY, target.key.value):
-                        break
-            else:
+            if put.may_be_under(at.part[0] if at.part else ANY):
                 part = at.part if put.spread else at.part[1:]
                 fresh = self._is_fresh(put)
                 if fresh and put.function not in (at.function, owner):

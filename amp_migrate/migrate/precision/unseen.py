@@ -75,8 +75,9 @@ class Ways:
     def _find(self, expr: ir.Expr, function: str, stmt: ir.Stmt) -> Iterator[Way]:
         program = self.program
         at: tuple[ir.Expr, str, ir.Stmt | None] = expr, function, stmt
-        pending = [at]
+        pending, seen = [at], {at}
         attributes: dict[str, None] = {}
+        looked = 0
         for expr, function, place in pending:
             match expr:
                 case ir.Call(
@@ -93,17 +94,20 @@ class Ways:
                 for one in self._points_to.trail(start, most=_MOST_STATES):
                     if isinstance(one, Object):
                         at = self._handed_back(one) or pending[0]
-                        pending += () if at in pending else (at,)
+                        pending += () if at in seen else (at,)
+                        seen.add(at)
                         yield from self._of(one, attributes)
                     elif isinstance(one.expr, ir.Attr) and one.fields[:1] != ():
                         if one.fields[0][0] in ("item", "each"):
                             # Others may put something there who know whose it is by another name.
                             yield from self._by_attribute(one.expr.attr)
-            for attr in [*attributes]:
+            for attr in [*attributes][looked:]:
                 for _, made in program.attribute_targets.get(attr, ()):
                     more = made.value and (made.value, made.function, made.stmt)
-                    if more and more not in pending:
+                    if more and more not in seen:
+                        seen.add(more)
                         pending.append(more)
+            looked = len(attributes)
 
     def _by_any_name(
         self,
