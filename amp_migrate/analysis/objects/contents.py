@@ -452,6 +452,12 @@ class Contents:
                         yield name, function, stmt, call, held, tuple(rest)
                     case ir.Call(func=ir.Attr(value=held)):
                         yield name, function, stmt, call, held, call.args
+        for function, stmt, call in program.calls_named("map"):
+            match call.args:
+                case (ir.Arg(value=ir.Attr(value=held, attr=name)), ir.Arg() as each):
+                    if name in names:  # map(kept.append, halves)
+                        value = ir.Item(each.value, ir.Name("_"))
+                        yield name, function, stmt, call, held, (ir.Arg(value),)
         for where, made in program.mentioning(*names):
             match made:
                 case ir.Stmt(
@@ -522,7 +528,7 @@ class Contents:
         found = set()
         for function, stmt in self._statements():
             for target, value, _ in unpacked(stmt):
-                if value is not None and self._is_container(value, function):
+                if value is not None and self.is_container(value, function):
                     place = self.place(target, function)
                     if place in self._groups:
                         found.add(self._groups[place])
@@ -531,7 +537,7 @@ class Contents:
                 for target in stmt.targets if stmt.value else ():
                     if isinstance(target, ir.Name) and stmt.value is not None:
                         place = self.holder(name, target.id), target.id
-                        if place in self._groups and self._is_container(
+                        if place in self._groups and self.is_container(
                             stmt.value, ir.top_of(name)
                         ):
                             found.add(self._groups[place])
@@ -544,7 +550,8 @@ class Contents:
         }
         return found | {self._groups[one] for one in rest & self._groups.keys()}
 
-    def _is_container(self, value: ir.Expr, function: str) -> bool:
+    def is_container(self, value: ir.Expr, function: str) -> bool:
+        """Whether an expression makes a collection."""
         match value:
             case ir.Display() | ir.Comprehension():
                 return True

@@ -86,8 +86,6 @@ _LEVELS = 2
 MOST_STATES = 600
 _MOST_OF_PUT = 200
 """So far it is looked what something is put into."""
-COLLECTIONS = (ir.Display, ir.Comprehension, ir.Call, ir.Operation)
-"""What makes a collection, if anything does."""
 
 
 def attribute(name: str) -> Field:
@@ -1378,23 +1376,28 @@ class PointsTo:
             puts = self._puts[self._level] = defaultdict(list)
             self._level += 1
             for put in self.contents.all:
-                for one in self.of(put.holder, put.function, put.stmt, most=_MOST_OF_PUT):
-                    if one.kind == "value" and isinstance(one.expr, COLLECTIONS):
+                for one in self.of(
+                    put.holder, put.function, put.stmt, most=_MOST_OF_PUT
+                ):
+                    if self._is_collection(one):
                         puts[id(one.expr)].append((put, one.fields))
             self._level -= 1
         return self._puts[self._level].get(id(made), [])
 
-    def put_into(
-        self, expr: ir.Expr, function: str, stmt: ir.Stmt | None
-    ) -> list[Put]:
+    def put_into(self, expr: ir.Expr, function: str, stmt: ir.Stmt | None) -> list[Put]:
         """What is put into the collections that an expression may stand for, and into those in them."""
         found: dict[int, Put] = {}
         for one in self.of(expr, function, stmt):
-            if one.kind == "value" and isinstance(one.expr, COLLECTIONS):
+            if self._is_collection(one):
                 for put, fields in self.put_on(one.expr):
                     if _may_lead(one.fields, fields[: len(one.fields)]):
                         found[id(put)] = put
         return [*found.values()]
+
+    def _is_collection(self, one: Object) -> bool:
+        return one.kind == "value" and self.contents.is_container(
+            one.expr, one.function
+        )
 
     def _put_on(self, at: State) -> Iterator[State]:
         """What is put into what is made there, by whatever name."""

@@ -14,7 +14,7 @@ from amp_migrate.analysis.objects.contents import PUTS, Put
 from amp_migrate.analysis.objects.flow import Flow, Made
 from amp_migrate.analysis.objects.forward import MODELS, Forward
 from amp_migrate.analysis.objects.modules import Construction, Modules
-from amp_migrate.analysis.objects.points_to import COLLECTIONS, PointsTo
+from amp_migrate.analysis.objects.points_to import PointsTo
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.analysis.tables.destinations import DEVICE, kind_of
 from amp_migrate.analysis.tables.vocabulary import RUNS_FIRST
@@ -236,12 +236,9 @@ class Traces:
         return self._made_up.setdefault((id(at.expr), expr), expr)
 
     def _made_by(self, at: At) -> Trace:
+        later = [*self._put_on(at)]
         found = self._of_expression(at)
-        if isinstance(at.expr, COLLECTIONS):
-            later = [*self._put_on(at)]
-            if later:
-                return join((found, *later))
-        return found
+        return join((found, *later)) if later else found
 
     def _put_on(self, at: At) -> Iterator[Trace]:
         """What is put into a collection that is made there, by whatever name."""
@@ -249,13 +246,33 @@ class Traces:
             known = zip(at.part, (key for _, key in fields), strict=False)
             if any(key is not None and one not in (ANY, key) for one, key in known):
                 continue
-            if put.may_be_under(at.part[len(fields)] if at.part[len(fields) :] else ANY):
+            if put.may_be_under(
+                at.part[len(fields)] if at.part[len(fields) :] else ANY
+            ):
                 part = at.part[len(fields) + (not put.spread) :]
-                # What the same run puts into a variable of its own.
-                own = put.function == at.function and isinstance(put.holder, ir.Name)
-                own = own and not ir.is_top(at.function)
+                own = put.function == at.function and self._is_of_same_run(put, at)
+                # Who has called what made it is no more under autocast than that.
+                outer = not at.on and self._is_fresh(put)
                 for on in [at.on] if own else self.contexts(put.function):
-                    yield self.of(At(put.value, put.function, put.stmt, on, part))
+                    if not (on and outer):
+                        yield self.of(At(put.value, put.function, put.stmt, on, part))
+
+    def _is_of_same_run(self, put: Put, at: At) -> bool:
+        """Whether a function puts something into what the same run of it has made: by a variable of its own,
+        or behind where it is made in any case."""
+        holder = put.holder
+        while isinstance(holder, ir.Item):
+            holder = holder.value
+        if isinstance(holder, ir.Name):
+            return (
+                self.program.owner(holder.id, put.function) == put.function
+                and not self.program.is_param(put.function, holder.id)
+                and not ir.is_top(put.function)
+            )
+        block = at.stmt.path[:-1]
+        return holder in at.stmt.targets and (
+            put.stmt.path[: len(block)] == block and at.stmt.path < put.stmt.path
+        )
 
     def _of_expression(self, at: At) -> Trace:
         expr = at.expr
@@ -355,7 +372,9 @@ class Traces:
         program = self.program
         owner = program.owner(name, at.function)
         if owner is None:
-            return _HOOKED if self._is_hooked(at, name) else UNKNOWN
+            if self._is_hooked(at, name):
+                return _HOOKED
+            return join((UNKNOWN, *self._given_to_lambda(at, name)))
         found: list[Trace] = []
         if owner != at.function:
             found += self._of_definitions(program.definitions(owner, name), at)
@@ -495,7 +514,7 @@ class Traces:
                 made = At(value or site.call, site.caller, site.stmt, on)
                 found.append((self.is_under(made), made if value else None))
                 for arg in site.call.args if not value else ():
-                    if arg.star == "*" and site in hidden:
+                    if arg.star == "*" and not kind:
                         # Any of them, for all that is seen here.
                         made = made._replace(expr=arg.value, part=(ANY,))
                         found.append((self.is_under(made), made))
@@ -504,6 +523,19 @@ class Traces:
                         found.append((self.is_under(made), made))
         self._filled[asked] = found
         return found
+
+    def _given_to_lambda(self, at: At, name: str) -> Iterator[Trace]:
+        """What is given to a parameter of a lambda by the calls of the variable that holds it."""
+        made = at.stmt.value
+        if not isinstance(made, ir.Deferred) or name not in made.params:
+            return
+        for target in at.stmt.targets:
+            if isinstance(target, ir.Name):
+                for function, stmt, call in self.program.calls_named(target.id):
+                    given = call.argument(made.params.index(name), name)
+                    for on in self.contexts(function):
+                        if given is not None:
+                            yield self.of(At(given, function, stmt, on, at.part))
 
     def _is_hooked(self, at: At, name: str) -> bool:
         """Whether a variable is what a module gives to the lambda that is hooked to it."""
@@ -616,7 +648,7 @@ class Traces:
         )
 
     def _returns_anew(self, function: str) -> bool:
-        """Whether a function returns nothing but collections that it has just written out."""
+        """Whether a function returns nothing but collections that it has written out."""
         facts = self.program.functions[function]
         returned = [
             stmt.value
@@ -626,7 +658,23 @@ class Traces:
         return (
             bool(returned)
             and not (facts.decorators or facts.is_generator or facts.is_async)
-            and all(isinstance(one, (ir.Display, ir.Comprehension)) for one in returned)
+            and all(self._is_written_out(one, function) for one in returned)
+        )
+
+    def _is_written_out(self, expr: ir.Expr | None, function: str) -> bool:
+        """Whether it is a collection that is just written out, or a variable of nothing else."""
+        if not isinstance(expr, ir.Name):
+            return isinstance(expr, (ir.Display, ir.Comprehension))
+        program = self.program
+        return (
+            program.owner(expr.id, function) == function
+            and not program.is_param(function, expr.id)
+            and all(
+                one.index is None
+                and one.stmt.kind == "assign"
+                and isinstance(one.value, (ir.Display, ir.Comprehension))
+                for one in program.definitions(function, expr.id)
+            )
         )
 
     def _attribute(self, at: At, expr: ir.Attr) -> Trace:
@@ -664,10 +712,23 @@ class Traces:
             given = self.program.noted(Given).to([], expr.attr, [])
             known += self._of_definitions(given, at)
         known += self._of_definitions(self._set_on(expr, at, classes), at)
+        known += self._of_bodies(expr, at, classes)
         known += self._added(at, classes=classes)
         if known:
             return join(known)
         return self._with(at, expr.value, (f".{expr.attr}", *at.part))
+
+    def _of_bodies(
+        self, expr: ir.Attr, at: At, classes: frozenset[str]
+    ) -> Iterator[Trace]:
+        """What the bodies of classes give an attribute, where it is one that they share."""
+        refs = self.program.resolve(expr.value, at.function)
+        named = {ref.name for ref in refs if ref.kind == "class"}
+        for base in {b for one in (*named, *classes) for b in self.program.bases(one)}:
+            facts = self.program.classes[base]
+            for stmt in facts.body:
+                if ir.Name(expr.attr) in stmt.targets and stmt.value is not None:
+                    yield self.of(At(stmt.value, facts.parent, stmt, False, at.part))
 
     def _classes_of(self, expr: ir.Attr, at: At) -> frozenset[str]:
         """The classes of which an object may be that an attribute is asked of: of one out of a list, too."""

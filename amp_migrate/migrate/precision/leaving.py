@@ -728,7 +728,11 @@ class Leaving:
             if value is None or index is not None:
                 continue
             found = None
-            if isinstance(target, ir.Attr) and target.attr in ("data", "grad"):
+            if (
+                isinstance(target, ir.Attr)
+                and target.attr in ("data", "grad")
+                and not self._is_of_plain_class(target.value, function)
+            ):
                 halves = [value] if self._trace(function, stmt, value).half else []
                 found = self._helped(function, stmt, halves, [], False, "a parameter")
             elif (
@@ -740,6 +744,12 @@ class Leaving:
                 found = self._stored(function, stmt, value, held, what)
             if found is not None:
                 raise refused("AMP020", found, stmt.line)
+
+    def _is_of_plain_class(self, expr: ir.Expr, function: str) -> bool:
+        """Whether it is an object of a class of the program that is no kind of tensor: what is kept in its
+        ``data`` is anything."""
+        classes = self.program.instance_classes(expr, function)
+        return bool(classes) and not any(map(self.program.external_bases, classes))
 
     def _is_tensor_key(self, key: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
         if isinstance(key, ir.Display) and key.kind == "list":
