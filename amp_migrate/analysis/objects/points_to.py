@@ -760,13 +760,13 @@ class PointsTo:
         ]
         if stmt.kind == "for" and places and stmt.value is not None:
             for fields in places:
-                taken = (EACH, *fields, *at.fields)
+                taken = (EACH, *_with_rest(fields, at.fields))
                 yield replace(here, expr=stmt.value, fields=taken, bound=None)
             return
         here = here.named("variable", owner, name, stmt)
         if stmt.kind in ("assign", "annassign") and places and stmt.value is not None:
             for fields in places:
-                taken = (*fields, *at.fields)
+                taken = _with_rest(fields, at.fields)
                 yield replace(here, expr=stmt.value, fields=taken)
             return
         if one.value is not None and one.index is None:
@@ -1533,6 +1533,16 @@ def positions(target: ir.Expr, name: str) -> Iterator[Fields]:
                 continue
             for fields in positions(inner, name):
                 yield (item(index), *fields)
+
+
+def _with_rest(fields: Fields, inner: Fields) -> Fields:
+    """Fields, and then others: what is taken out of a list of the rest is taken out of the whole."""
+    if fields[-1:] and fields[-1][0] == "rest" and inner:
+        begin, (kind, key) = fields[-1][1], inner[0]
+        if isinstance(begin, int) and isinstance(key, int) and key >= 0:
+            key = begin + key
+        fields, inner = fields[:-1], ((kind, key), *inner[1:])
+    return *fields, *inner
 
 
 def attribute_positions(target: ir.Expr, attr: str) -> Iterator[Fields]:
