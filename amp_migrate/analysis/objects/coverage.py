@@ -150,6 +150,8 @@ class Coverage:
         """Those slots that hold another optimizer on the way that is looked at."""
         self.names: dict[Identity, set[tuple[str, str, str]]] = {}
         """By object, the variables and attributes that it goes by."""
+        self._unknown: set[tuple[object, ...]] = set()
+        """Expressions in their calls that may be objects of which it cannot be told which they are."""
         self._some: dict[Identity, bool] = {}
         self._several: dict[str, bool] = {}
         self._given: dict[Identity, list[tuple[str, Identity]]] = {}
@@ -1549,11 +1551,19 @@ class Coverage:
     ) -> dict[Identity, list[tuple[object, ...]]]:
         """The same, each with the names on the way there, where they are fewest, behind what is written."""
         found: dict[Identity, list[tuple[object, ...]]] = {}
-        for one in self.points_to.of(expr, function, stmt, self._context, same=True):
+        context = self._context
+        path = None if stmt is None else stmt.path
+        asked = (expr, function, path, *map(id, context))
+        if asked in self._unknown:
+            return {}
+        for one in self.points_to.of(
+            expr, function, stmt, context, same=True, enough=self._is_unknown_object
+        ):
             if one.kind == "open" or one.is_none:
                 continue
             identity = self._identity(one)
             if identity is None:
+                self._unknown.add(asked)
                 return {}
             by: list[tuple[object, ...]] = [(function, expr)]
             by += [(to.kind, to.owner, to.name) for to in one.names if not to.depth]
@@ -1566,6 +1576,9 @@ class Coverage:
                 (bound.kind, bound.owner, bound.name) for bound in outer or names
             )
         return found
+
+    def _is_unknown_object(self, one: Object) -> bool:
+        return not (one.kind == "open" or one.is_none) and self._identity(one) is None
 
     @property
     def _context(self) -> Context:
