@@ -1400,8 +1400,9 @@ class PointsTo:
         )
 
     def _put_on(self, at: State) -> Iterator[State]:
-        """What is put into what is made there, by whatever name."""
-        for put, fields in self.put_on(at.expr):
+        """What is put into what is made there, by whatever name, where that is asked of what others are put
+        into: of an object itself it is to be known by which name and in which call."""
+        for put, fields in self.put_on(at.expr) if self._level else ():
             taken, left = at.fields[len(fields) :], at.fields[len(fields) + 1 :]
             if taken and _may_lead(at.fields, fields):
                 if taken[0][0] != "item" or put.may_be_under(taken[0][1]):

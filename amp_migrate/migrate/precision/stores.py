@@ -9,7 +9,7 @@ from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.catalogue.operations import operations
-from amp_migrate.core.closure import reached
+from amp_migrate.core.fixpoint import Fixpoint
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import Recast, Upcast
 from amp_migrate.migrate.precision.casts import Casts
@@ -29,10 +29,19 @@ class Stores(Planner):
     def __init__(self, remedies: Remedies, casts: Casts) -> None:
         super().__init__(remedies)
         self.casts = casts
+        self._held: Fixpoint[Made, frozenset[Made]] = Fixpoint(
+            self._find_held, frozenset(), lambda some: frozenset[Made]().union(*some)
+        )
 
     def refusal(self, function: str, stmt: ir.Stmt) -> Refusal | None:
         """``buffer[mask] = half``: index_put wants equal dtypes."""
-        if stmt.kind != "assign" or stmt.value is None:
+        into = [
+            target
+            for target in stmt.targets
+            if (isinstance(target, ir.Attr) and target.attr == "data")
+            or (isinstance(target, ir.Item) and not _is_text(target.key))
+        ]
+        if stmt.kind != "assign" or stmt.value is None or not into:
             return None
         stored = Made(stmt.value, function, stmt)
         # A tensor takes no list.
@@ -42,12 +51,11 @@ class Stores(Planner):
             return None
         if any(map(self._is_array, self._held_in(stored))):
             return None
-        for target in stmt.targets:
-            if isinstance(target, ir.Attr) and target.attr == "data":
+        for target in into:
+            if isinstance(target, ir.Attr):
                 if not self._keeps_dtype(function, stmt, target.value):
                     message = "a tensor that lasts would be half from here on"
                     return Refusal("AMP020", message, stmt.line)
-            if not isinstance(target, ir.Item) or _is_text(target.key):
                 continue
             if isinstance(target.value, ir.Name):
                 is_buffer = any(
@@ -213,23 +221,26 @@ class Stores(Planner):
                 )
         return False
 
-    def _held_in(self, at: Made, around: tuple[ir.Expr, ...] = ()) -> list[Made]:
+    def _held_in(self, at: Made) -> frozenset[Made]:
         """What made a value, or an element of a dict or a list, as far as that is written out."""
-        expr = at.expr
-        if expr in around:
-            return []
-        around = (*around, expr)
+        return self._held.of(at)
+
+    def _find_held(self, at: Made) -> frozenset[Made]:
+        match at.expr:
+            case ir.Item(value=value, key=key):
+                made = self._elements(at.inner(value), key)
+            case _:
+                made = self._made_of(at)
+        found = frozenset[Made]().union(*map(self._held.of, made))
+        if isinstance(at.expr, ir.Item):
+            return found.union(filter(self._is_array, self._held.of(at.inner(value))))
+        return found if isinstance(at.expr, _SHOWN_BY_OTHERS) else found | {at}
+
+    def _elements(self, at: Made, key: ir.Expr) -> list[Made]:
+        """What is found in a collection under a key."""
+        wanted = key if isinstance(key, ir.Const) else None
         found: list[Made] = []
-        if not isinstance(expr, ir.Item):
-            for one in reached([at], self._made_of):
-                if isinstance(one.expr, ir.Item):
-                    found += self._held_in(one, around)
-                elif not isinstance(one.expr, _SHOWN_BY_OTHERS):
-                    found.append(one)
-            return found
-        wanted = expr.key if isinstance(expr.key, ir.Const) else None
-        arrays: list[Made] = []
-        for one in self._held_in(at.inner(expr.value), around):
+        for one in self._held.of(at):
             if isinstance(one.expr, ir.Display):
                 keys = one.expr.keys or map(ir.Const, range(len(one.expr.items)))
                 found += (
@@ -237,19 +248,14 @@ class Stores(Planner):
                     for key, item in zip(keys, one.expr.items, strict=False)
                     if wanted in (None, key) or not isinstance(key, ir.Const)
                 )
-            elif self._is_array(one):
-                arrays.append(one)
-        for put in self.flow.contents.put_into(expr.value, at.function):
-            named = (t.key for t in put.stmt.targets if isinstance(t, ir.Item))
-            consts = [key for key in named if isinstance(key, ir.Const)]
-            if wanted is None or not consts or wanted in consts:
-                found.append(Made(put.value, put.function, put.stmt))
-        return arrays + [inner for one in found for inner in self._held_in(one, around)]
+        return found + [
+            Made(put.value, put.function, put.stmt)
+            for put in self.flow.contents.put_into(at.expr, at.function)
+            if put.may_be_under(None if wanted is None else wanted.value)
+        ]
 
     def _made_of(self, at: Made) -> list[Made]:
         match at.expr:
-            case ir.Item():
-                return []
             case ir.Operation(op=op, operands=operands) if op in dtype_table.ARITHMETIC:
                 return [at.inner(one) for one in operands]
         return self.casts.handed_by(at)
