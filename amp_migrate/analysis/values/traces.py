@@ -242,7 +242,10 @@ class Traces:
 
     def _put_on(self, at: At) -> Iterator[Trace]:
         """What is put into a collection that is made there, by whatever name."""
-        for put, fields in self._points_to.put_on(at.expr):
+        puts = self._points_to.put_on(at.expr)
+        named = map(_root, at.stmt.targets) if puts else ()
+        of_one_run = any(self._is_of_one_run(at._replace(expr=one)) for one in named)
+        for put, fields in puts:
             known = zip(at.part, (key for _, key in fields), strict=False)
             if any(key is not None and one not in (ANY, key) for one, key in known):
                 continue
@@ -250,7 +253,9 @@ class Traces:
                 at.part[len(fields)] if at.part[len(fields) :] else ANY
             ):
                 part = at.part[len(fields) + (not put.spread) :]
-                own = put.function == at.function and self._is_of_same_run(put, at)
+                own = of_one_run or (
+                    put.function == at.function and self._is_of_same_run(put, at)
+                )
                 # Who has called what made it is no more under autocast than that.
                 outer = not at.on and self._is_fresh(put)
                 for on in [at.on] if own else self.contexts(put.function):
@@ -260,9 +265,7 @@ class Traces:
     def _is_of_same_run(self, put: Put, at: At) -> bool:
         """Whether a function puts something into what the same run of it has made: by a variable of its own,
         or behind where it is made in any case."""
-        holder = put.holder
-        while isinstance(holder, ir.Item):
-            holder = holder.value
+        holder = _root(put.holder)
         if isinstance(holder, ir.Name):
             return (
                 self.program.owner(holder.id, put.function) == put.function
@@ -1350,6 +1353,13 @@ def _told_apart(part: Selectors) -> Selectors:
         if left < 0:
             return part[:place]
     return part
+
+
+def _root(expr: ir.Expr) -> ir.Expr:
+    """What the collections are in of which an element is meant."""
+    while isinstance(expr, ir.Item):
+        expr = expr.value
+    return expr
 
 
 def _is_field(part: int | str | None) -> bool:
