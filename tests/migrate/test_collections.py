@@ -319,6 +319,22 @@ BY_ANOTHER_NAME = {
         "two.append(h)",
         "one[-1]",
     ),
+    "from the end": ("rows = [[], []]", "rows[-1].append(h)", "rows[1][-1]"),
+    "in a namespace": (
+        "import types\nns = types.SimpleNamespace()\nns.kept = []\nmine = ns",
+        "mine.kept.append(h)",
+        "ns.kept[-1]",
+    ),
+    "a dict of one's own": (
+        "class K(dict):\n    pass\nkept = K()",
+        "kept['a'] = h",
+        "kept['a']",
+    ),
+    "what a function keeps": (
+        "KEPT = {}\ndef into(name):\n    return KEPT.setdefault(name, [])",
+        "into('a').append(h)",
+        "KEPT['a'][-1]",
+    ),
 }
 
 

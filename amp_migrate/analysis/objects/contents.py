@@ -38,6 +38,7 @@ _CONTAINERS = frozenset(
 _CLASSES = frozenset(f"builtins.{name}" for name in "list dict set".split()) | {
     "collections.deque"
 }
+_COLLECTIONS = _DICTS | _CONTAINERS
 _ATTRIBUTE_DICTS = frozenset(("munch.Munch", "easydict.EasyDict", "addict.Dict"))
 """Dicts of libraries whose items are attributes, too."""
 _NAMESPACES = frozenset(("types.SimpleNamespace", "argparse.Namespace"))
@@ -61,12 +62,18 @@ class Put:
 
     def may_be_under(self, key: object) -> bool:
         """Whether it may be what is found under a key; None: under one that is not in sight."""
-        if self.spread or key is None or not isinstance(self.key, ir.Const):
-            return True
-        own = self.key.value
-        if isinstance(own, int) and isinstance(key, int) and (own < 0) != (key < 0):
-            return True  # Counted from the other end.
-        return own == key
+        return (
+            self.spread
+            or not isinstance(self.key, ir.Const)
+            or may_be_same(self.key.value, key)
+        )
+
+
+def may_be_same(key: object, other: object) -> bool:
+    """Whether two keys may lead to one element; None: one that is not in sight."""
+    if isinstance(key, int) and isinstance(other, int) and (key < 0) != (other < 0):
+        return True  # One is counted from the end.
+    return key == other or key is None or other is None
 
 
 class Contents:
@@ -456,8 +463,7 @@ class Contents:
             match call.args:
                 case (ir.Arg(value=ir.Attr(value=held, attr=name)), ir.Arg() as each):
                     if name in names:  # map(kept.append, halves)
-                        value = ir.Item(each.value, ir.Name("_"))
-                        yield name, function, stmt, call, held, (ir.Arg(value),)
+                        yield "extend", function, stmt, call, held, (each,)
         for where, made in program.mentioning(*names):
             match made:
                 case ir.Stmt(
@@ -563,6 +569,9 @@ class Contents:
                     or self.program.origin(func, function) in _CONTAINERS
                     or any(
                         self.program.method(ref.name, "__setitem__") is not None
+                        or not _COLLECTIONS.isdisjoint(
+                            self.program.external_bases(ref.name)
+                        )
                         for ref in self.program.resolve(func, function)
                         if ref.kind == "class"
                     )

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from amp_migrate.analysis.objects.contents import Contents, Put
+from amp_migrate.analysis.objects.contents import Contents, Put, may_be_same
 from amp_migrate.core.effort import spend
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, each_call, parts_of
@@ -101,8 +101,8 @@ def item(key: object) -> Field:
 def _may_lead(fields: Fields, others: Fields) -> bool:
     """Whether some fields may lead to what others do, as far as there are both."""
     return all(
-        one == other or one[1] is None or other[1] is None or one[0] != other[0]
-        for one, other in zip(fields, others, strict=False)
+        kind != as_kind or may_be_same(key, other)
+        for (kind, key), (as_kind, other) in zip(fields, others, strict=False)
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from amp_migrate.analysis.objects.contents import PUTS, Put
+from amp_migrate.analysis.objects.contents import PUTS, Put, may_be_same
 from amp_migrate.analysis.objects.flow import Flow, Made
 from amp_migrate.analysis.objects.forward import MODELS, Forward
 from amp_migrate.analysis.objects.modules import Construction, Modules
@@ -246,13 +246,11 @@ class Traces:
         named = map(_root, at.stmt.targets) if puts else ()
         of_one_run = any(self._is_of_one_run(at._replace(expr=one)) for one in named)
         for put, fields in puts:
-            known = zip(at.part, (key for _, key in fields), strict=False)
-            if any(key is not None and one not in (ANY, key) for one, key in known):
+            way = [f".{key}" if kind == "attribute" else key for kind, key in fields]
+            if not all(map(may_be_same, at.part, way)):
                 continue
-            if put.may_be_under(
-                at.part[len(fields)] if at.part[len(fields) :] else ANY
-            ):
-                part = at.part[len(fields) + (not put.spread) :]
+            if put.may_be_under(next(iter(at.part[len(way) :]), ANY)):
+                part = at.part[len(way) + (not put.spread) :]
                 own = of_one_run or (
                     put.function == at.function and self._is_of_same_run(put, at)
                 )
