@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 from exactness import check_mixed, check_off, check_scaled
+from half_support import check_runs
 from programs import HEAD, left_alone, migrated
+
+from amp_migrate.api import migrate_source
 
 LOOP = """\
 weight = torch.eye(3, device=device)
@@ -103,3 +106,36 @@ def test_it_trains_as_before(name: str) -> None:
     assert check_off(HEAD + body, HEAD + after) == []
     assert check_scaled(HEAD + body, HEAD + after) == []
     assert check_mixed(HEAD + body, HEAD + after) == []
+
+
+def test_what_a_lambda_wraps_is_told_by_its_calls() -> None:
+    """What one call gives it is none of what another hands on."""
+    source = """\
+import torch
+import torch.nn as nn
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+wrap = lambda *args: torch.autograd.Variable(*args)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(6, 2)
+    def forward(self, x):
+        return self.fc(x)
+    def act(self, state):
+        return self.forward(wrap(state)).argmax(1)
+model = Net().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(4):
+    x = torch.randn(8, 6).to(device)
+    print(model.act(x).sum().item())
+    q = model(wrap(x))
+    loss = (q - wrap(q.detach() * 0.5)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    output = migrate_source(source, path="train.py").output
+    assert "scaler.step(optimizer)" in output
+    assert "return self.forward(wrap(state)).argmax(1)" in output
+    check_runs(source, output)

@@ -258,7 +258,8 @@ class Traces:
                 outer = not at.on and self._is_fresh(put)
                 for on in [at.on] if own else self.contexts(put.function):
                     if not (on and outer):
-                        yield self.of(At(put.value, put.function, put.stmt, on, part))
+                        one = At(put.value, put.function, put.stmt, on, part)
+                        yield from (self.of(one), *self._given_to_lambda(one))
 
     def _is_of_same_run(self, put: Put, at: At) -> bool:
         """Whether a function puts something into what the same run of it has made: by a variable of its own,
@@ -373,9 +374,7 @@ class Traces:
         program = self.program
         owner = program.owner(name, at.function)
         if owner is None:
-            if self._is_hooked(at, name):
-                return _HOOKED
-            return join((UNKNOWN, *self._given_to_lambda(at, name)))
+            return _HOOKED if self._is_hooked(at, name) else UNKNOWN
         found: list[Trace] = []
         if owner != at.function:
             found += self._of_definitions(program.definitions(owner, name), at)
@@ -525,18 +524,21 @@ class Traces:
         self._filled[asked] = found
         return found
 
-    def _given_to_lambda(self, at: At, name: str) -> Iterator[Trace]:
-        """What is given to a parameter of a lambda by the calls of the variable that holds it."""
+    def _given_to_lambda(self, at: At) -> Iterator[Trace]:
+        """What is given to the parameters of a lambda that are in an expression, by the calls of the variable
+        that holds it."""
         made = at.stmt.value
-        if not isinstance(made, ir.Deferred) or name not in made.params:
+        if not isinstance(made, ir.Deferred):
             return
+        named = {one.id for one in ir.walk(at.expr) if isinstance(one, ir.Name)}
         for target in at.stmt.targets:
-            if isinstance(target, ir.Name):
-                for function, stmt, call in self.program.calls_named(target.id):
-                    given = call.argument(made.params.index(name), name)
-                    for on in self.contexts(function):
-                        if given is not None:
-                            yield self.of(At(given, function, stmt, on, at.part))
+            for place, name in enumerate(made.params if named else ()):
+                if name in named and isinstance(target, ir.Name):
+                    for function, stmt, call in self.program.calls_named(target.id):
+                        given = call.argument(place, name)
+                        for on in self.contexts(function):
+                            if given is not None:
+                                yield self.of(At(given, function, stmt, on, at.part))
 
     def _is_hooked(self, at: At, name: str) -> bool:
         """Whether a variable is what a module gives to the lambda that is hooked to it."""
