@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -588,21 +589,29 @@ class PointsTo:
                     fields = item(made.index), *fields
                 yield State(made.value, made.function, made.stmt, fields)
 
+    @contextmanager
+    def _deeper(self) -> Iterator[None]:
+        """While it is asked what answers are asked in terms of, be it to the end or not."""
+        self._level += 1
+        try:
+            yield
+        finally:
+            self._level -= 1
+
     def _stores_of(self, attr: str) -> _Stores:
         """The statements that set an attribute, by the objects that these set it of."""
         if (self._level, attr) not in self._stores:
             found: _Stores = {}
-            self._level += 1
-            for holder, made in self.program.attribute_targets.get(attr, ()):
-                own = self.program.self_class(made.function)
-                if own is not None and holder == ir.Name(own[0]):
-                    continue  # Of a class in sight, which is known by that.
-                if made.value is not None:
-                    for one in self.of(holder, made.function, made.stmt):
-                        held = found.setdefault((one.site, one.fields), [])
-                        if held[-1:] != [made]:
-                            held.append(made)
-            self._level -= 1
+            with self._deeper():
+                for holder, made in self.program.attribute_targets.get(attr, ()):
+                    own = self.program.self_class(made.function)
+                    if own is not None and holder == ir.Name(own[0]):
+                        continue  # Of a class in sight, which is known by that.
+                    if made.value is not None:
+                        for one in self.of(holder, made.function, made.stmt):
+                            held = found.setdefault((one.site, one.fields), [])
+                            if held[-1:] != [made]:
+                                held.append(made)
             self._stores[self._level, attr] = found
         return self._stores[self._level, attr]
 
@@ -1373,15 +1382,15 @@ class PointsTo:
         if self._level == _LEVELS:
             return []
         if self._level not in self._puts:
-            puts = self._puts[self._level] = defaultdict(list)
-            self._level += 1
-            for put in self.contents.all:
-                for one in self.of(
-                    put.holder, put.function, put.stmt, most=_MOST_OF_PUT
-                ):
-                    if self._is_collection(one):
-                        puts[id(one.expr)].append((put, one.fields))
-            self._level -= 1
+            puts: dict[int, list[tuple[Put, Fields]]] = defaultdict(list)
+            with self._deeper():
+                for put in self.contents.all:
+                    for one in self.of(
+                        put.holder, put.function, put.stmt, most=_MOST_OF_PUT
+                    ):
+                        if self._is_collection(one):
+                            puts[id(one.expr)].append((put, one.fields))
+            self._puts[self._level] = puts
         return self._puts[self._level].get(id(made), [])
 
     def put_into(self, expr: ir.Expr, function: str, stmt: ir.Stmt | None) -> list[Put]:

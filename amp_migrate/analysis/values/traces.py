@@ -727,7 +727,8 @@ class Traces:
         """What the bodies of classes give an attribute, where it is one that they share."""
         refs = self.program.resolve(expr.value, at.function)
         named = {ref.name for ref in refs if ref.kind == "class"}
-        for base in {b for one in (*named, *classes) for b in self.program.bases(one)}:
+        bases = (self.program.bases(one) for one in sorted({*named, *classes}))
+        for base in dict.fromkeys(b for some in bases for b in some):
             facts = self.program.classes[base]
             for stmt in facts.body:
                 if ir.Name(expr.attr) in stmt.targets and stmt.value is not None:
