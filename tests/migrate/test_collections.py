@@ -346,3 +346,43 @@ def test_half_values_are_met_by_another_name(case: str) -> None:
     output = migrate_source(source, path="train.py").output
     assert output != source
     check_runs(source, output)
+
+
+BY_KEYS = """\
+import torch
+import torch.nn as nn
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+loader = [(torch.randn(8, 6), torch.randn(8, 1)) for _ in range(3)]
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(6, 1) for _ in range(2)])
+    def forward(self, x):
+        outputs = {}
+        for i, layer in enumerate(self.layers):
+            outputs["disp", i] = layer(x)
+        return outputs
+def loss_of(outputs, y):
+    total = 0
+    for i in range(2):
+        total = total + torch.lerp(outputs["disp", i], y, 0.5).pow(2).mean()
+    return total
+model = Decoder().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    x, y = x.to(device), y.to(device)
+    optimizer.zero_grad()
+    outputs = model(x)
+    loss = loss_of(outputs, y)
+    loss = loss + torch.lerp(outputs[("disp", 0)], y, 0.5).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+    print(loss.item())
+"""
+
+
+def test_a_dict_with_tuples_for_keys_is_no_tensor() -> None:
+    output = migrate_source(BY_KEYS, path="train.py").output
+    assert output != BY_KEYS
+    check_runs(BY_KEYS, output)

@@ -336,7 +336,8 @@ class Entering(Planner):
             return False
         if isinstance(expr, ir.Item) and expr.value == name:
             key = expr.key
-            if isinstance(key, ir.Display) and key.kind == "tuple":
+            # `outputs["disp", 0]` may be of a dict; `x[:, 0]` and `x[None, i]` are of no other.
+            if isinstance(key, ir.Display) and any(map(_is_of_array, key.items)):
                 return True
         if isinstance(expr, ir.Call) and isinstance(expr.func, ir.Attr):
             origin = self.program.origin(expr.func, function)
@@ -467,6 +468,13 @@ def leaves(expr: ir.Expr, apart: Collection[int] = ()) -> Iterator[ir.Expr]:
         case _:
             for child in ir.children(expr):
                 yield from leaves(child, apart)
+
+
+def _is_of_array(key: ir.Expr) -> bool:
+    """Whether a part of a key is one that only arrays and tensors take."""
+    if isinstance(key, ir.Operation):
+        return key.op == "slice"
+    return isinstance(key, ir.Const) and key.value in (None, ...)
 
 
 def holder(expr: ir.Expr) -> ir.Expr:
