@@ -595,11 +595,10 @@ def render(expr: Expr) -> str | None:
         case Attr(value=value, attr=attr):
             base = render(value)
             return None if base is None else f"{base}.{attr}"
-        case Item(
-            value=value, key=Display(kind="tuple", items=(_, _, *_) as items)
-        ) if base := render(value):
-            parts = [part for part in map(render, items) if part]
-            return f"{base}[{', '.join(parts)}]" if len(parts) == len(items) else None
+        case Item(value=value, key=Display(kind="tuple", items=(_, _, *_) as items)):
+            parts = [part for part in map(render, (value, *items)) if part]
+            whole = len(parts) > len(items)
+            return f"{parts[0]}[{', '.join(parts[1:])}]" if whole else None
         case Item(value=value, key=key):
             base, index = render(value), render(key)
             return None if base is None or index is None else f"{base}[{index}]"

@@ -382,7 +382,21 @@ for x, y in loader:
 """
 
 
-def test_a_dict_with_tuples_for_keys_is_no_tensor() -> None:
-    output = migrate_source(BY_KEYS, path="train.py").output
-    assert output != BY_KEYS
-    check_runs(BY_KEYS, output)
+@pytest.mark.parametrize("key", ['"disp"', "None"])
+def test_a_dict_with_tuples_for_keys_is_no_tensor(key: str) -> None:
+    source = BY_KEYS.replace('"disp"', key)
+    output = migrate_source(source, path="train.py").output
+    assert output != source
+    check_runs(source, output)
+
+
+def test_a_key_with_none_tells_no_tensor() -> None:
+    setup = """\
+def loss_of(parts):
+    return torch.inverse(parts[None, 0].t() @ parts[None, 0] + 3 * eye).mean()"""
+    source = PROGRAM.replace("SETUP", setup).replace("PUT", "print(loss.item())")
+    source = source.replace("    print((TAKEN @ eye).sum().item())\n", "")
+    source = source.replace("(h - y).pow(2).mean()", "loss_of({(None, 0): h})")
+    output = migrate_source(source, path="train.py").output
+    assert output != source
+    check_runs(source, output)

@@ -13,7 +13,7 @@ from amp_migrate.analysis.values.dtypes import rebinds
 from amp_migrate.catalogue.operations import operations
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import Recast, Upcast
-from amp_migrate.migrate.precision.remedies import Found, Planner, changed_by
+from amp_migrate.migrate.precision.remedies import Found, Planner, changed_by, is_part
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import bindings, parts_of
 from amp_migrate.program.link import Program
@@ -334,11 +334,8 @@ class Entering(Planner):
             return self._takes_tensor(expr.operands[0], name, function)
         if isinstance(expr, ir.Comprehension):
             return False
-        if isinstance(expr, ir.Item) and expr.value == name:
-            key = expr.key
-            # `outputs["disp", 0]` may be of a dict; `x[:, 0]` and `x[None, i]` are of no other.
-            if isinstance(key, ir.Display) and any(map(_is_of_array, key.items)):
-                return True
+        if isinstance(expr, ir.Item) and expr.value == name and is_part(expr):
+            return True
         if isinstance(expr, ir.Call) and isinstance(expr.func, ir.Attr):
             origin = self.program.origin(expr.func, function)
             word = expr.func.attr
@@ -468,13 +465,6 @@ def leaves(expr: ir.Expr, apart: Collection[int] = ()) -> Iterator[ir.Expr]:
         case _:
             for child in ir.children(expr):
                 yield from leaves(child, apart)
-
-
-def _is_of_array(key: ir.Expr) -> bool:
-    """Whether a part of a key is one that only arrays and tensors take."""
-    if isinstance(key, ir.Operation):
-        return key.op == "slice"
-    return isinstance(key, ir.Const) and key.value in (None, ...)
 
 
 def holder(expr: ir.Expr) -> ir.Expr:
