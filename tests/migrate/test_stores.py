@@ -132,6 +132,133 @@ def test_what_is_in_a_collection_keeps_its_dtype(name: str) -> None:
     check_runs(source, result.output)
 
 
+_ROWS = "kept, h = torch.zeros(2, 6, 8, device=x.device), self.fc(x)"
+_LIST = "kept, h = [x * 1.0, x * 2.0], self.fc(x)"
+OF_ANOTHER = {
+    "a row": (_ROWS, "kept[0][x > 0] = h[x > 0]", "out = kept[0]"),
+    "two rows": (
+        _ROWS,
+        "kept[0][x > 0] = h[x > 0]",
+        "kept[1][~(x > 0)] = h[~(x > 0)]",
+        "out = kept.sum(0)",
+    ),
+    "a row by a mask of a method": (
+        _ROWS,
+        "mask = x.gt(0)",
+        "kept[0][mask] = h[mask]",
+        "out = kept[0]",
+    ),
+    "a row by a mask of a function": (
+        _ROWS,
+        "mask = self.positive(x)",
+        "kept[0][mask] = h[mask]",
+        "out = kept[0]",
+    ),
+    "a row by a mask that is not followed": (
+        _ROWS,
+        'mask = {"positive": self.positive}["positive"](x)',
+        "kept[0][mask] = h[mask]",
+        "out = kept[0]",
+    ),
+    "a row by each of some masks": (
+        _ROWS,
+        "for mask in (x > 0, x < 0): kept[0][mask] = h[mask]",
+        "out = kept[0]",
+    ),
+    "by each of some masks": (
+        "out, h = x.clone(), self.fc(x)",
+        "for mask in (x > 0, x < 0): out[mask] = h[mask]",
+    ),
+    "a row by places": (
+        _ROWS,
+        "rows = (x[:, 0] > 0).nonzero().squeeze(1)",
+        "kept[0][rows] = h[rows]",
+        "out = kept[0]",
+    ),
+    "a half row": (
+        "kept = torch.stack([self.fc(x), self.fc(x)])",
+        "kept[0][x > 0] = x[x > 0]",
+        "out = kept[0]",
+    ),
+    "a view": (_ROWS, "kept.view(12, 8)[torch.arange(6)] = h", "out = kept[0]"),
+    "a transposed view": (_ROWS, "kept[0].t()[(x > 0).t()] = h[x > 0]", "out = kept[0]"),
+    "columns": (_ROWS, "kept[:, 0][torch.arange(2)] = h[:2]", "out = kept[0]"),
+    "what a method gives": (_ROWS, "self.kept = kept", "self.get()[0][x > 0] = h[x > 0]", "out = kept[0]"),
+    "each of a list": (_LIST, "for one in kept: one[x > 0] = h[x > 0]", "out = kept[0]"),
+    "one of a list": (_LIST, "one = kept[0]", "one[x > 0] = h[x > 0]", "out = one"),
+    "one taken out of a list": (_LIST, "one = kept.pop()", "one[x > 0] = h[x > 0]", "out = one"),
+    "the rest of a list": (_LIST, "_, *rest = kept", "rest[0][x > 0] = h[x > 0]", "out = rest[0]"),
+    "the next of an iterator": (_LIST, "one = next(iter(kept))", "one[x > 0] = h[x > 0]", "out = one"),
+    "each of a dict": (
+        'kept, h = {"a": x * 1.0}, self.fc(x)',
+        "for _, one in kept.items(): one[x > 0] = h[x > 0]",
+        'out = kept["a"]',
+    ),
+    "each of a list of both": (
+        "h = self.fc(x)",
+        "kept = [x * 1.0, h * 1.0]",
+        "for one in kept: one[x > 0] = h[x > 0]",
+        "out = kept[0] * kept[1]",
+    ),
+}  # fmt: skip
+NOT_FOLLOWED = {
+    "by a key": (
+        'kept, h = {"a": x * 1.0}, self.fc(x)',
+        'kept.get("a")[x > 0] = h[x > 0]',
+        'out = kept["a"]',
+    ),
+    "by a name": (
+        "self.kept, h = x * 1.0, self.fc(x)",
+        'getattr(self, "kept")[x > 0] = h[x > 0]',
+        "out = self.kept",
+    ),
+    "as it gets its name": (
+        "h = self.fc(x)",
+        "(out := x * 1.0)[x > 0] = h[x > 0]",
+    ),
+    "an array": (
+        'kept, h = {"a": np.zeros((1, 6, 8))}, self.fc(x)',
+        'kept.get("a")[0][(x > 0).cpu()] = h[x > 0].detach().cpu()',
+        "out = h",
+    ),
+    "an object of one's own": (
+        "h, boxes = self.fc(x), [Box()]",
+        "boxes[0][[0, 1]] = h",
+        "out = boxes[0].kept",
+    ),
+}  # fmt: skip
+
+
+def _with_helpers(lines: tuple[str, ...]) -> str:
+    helpers = (
+        "    def positive(self, x):\n"
+        "        return x > 0\n"
+        "    def get(self):\n"
+        "        return self.kept\n"
+    )
+    box = "class Box:\n    def __setitem__(self, rows, value):\n        self.kept = value\n"
+    source = _program(lines).replace("    def part", f"{helpers}    def part")
+    if any("Box" in line for line in lines):
+        source = source.replace("class Net", f"{box}class Net")
+    return f"import numpy as np\n{source}"
+
+
+@pytest.mark.parametrize("name", OF_ANOTHER)
+def test_what_is_stored_into_a_part_of_another_is_cast(name: str) -> None:
+    source = _with_helpers(OF_ANOTHER[name])
+    result = migrate_source(source, path="train.py")
+    assert ".dtype)\n" in result.output or ".float()\n" in result.output
+    check_runs(source, result.output)
+
+
+@pytest.mark.parametrize("name", NOT_FOLLOWED)
+def test_what_is_stored_into_what_is_not_followed_is_left(name: str) -> None:
+    source = _with_helpers(NOT_FOLLOWED[name])
+    result = migrate_source(source, path="train.py")
+    assert result.output == source
+    assert [found.code for found in result.diagnostics] == ["AMP020"]
+
+
 @pytest.mark.parametrize("name", CAST)
 def test_it_is_cast(name: str) -> None:
     source = _program(CAST[name])
@@ -146,6 +273,16 @@ def test_it_is_cast(name: str) -> None:
         ("kept = {}", "kept[x] = self.fc(x)", "out = kept[x]"),
         ("kept = [x, x]", "kept[int(x.shape[0] < 0)] = self.fc(x)", "out = kept[0]"),
         ("out = x.clone()", "out[:, 2:4] = self.fc(x)[:, 2:4]"),
+        (
+            "out = torch.zeros(2, 6, 8, device=x.device)",
+            "for i in range(2): out[i][i] = self.fc(x)[i]",
+            "out = out.sum(0)",
+        ),
+        (
+            "kept = torch.zeros(2, 6, 8, dtype=torch.bool, device=x.device)",
+            "kept[0][x > 0] = self.fc(x)[x > 0] > 0",
+            "out = self.fc(x) * kept[0]",
+        ),
         (
             "self.maps, rows = [None] * 6, x.sum(1).argsort().tolist()",
             "self.maps[rows[0]] = [self.fc(x), x]",

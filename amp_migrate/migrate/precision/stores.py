@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cached_property
 
 from amp_migrate.analysis.objects.flow import Made
 from amp_migrate.analysis.paths.loops import Refusal
 from amp_migrate.analysis.tables import dtype_table
 from amp_migrate.catalogue.operations import operations
+from amp_migrate.core.closure import reached
 from amp_migrate.core.fixpoint import Fixpoint
 from amp_migrate.edit.addresses import steps_to
 from amp_migrate.edit.edits import Recast, Upcast
@@ -20,6 +22,9 @@ from amp_migrate.program.names import Definition
 
 _SHOWN_BY_OTHERS = (ir.Name, ir.Attr, ir.Const, ir.Operation)
 """What these are is what they are made of."""
+_GIVE_PLACES = operations("compares", "integers") - {"int"}
+"""Methods of tensors whose results are masks or places."""
+_TO_CPU = frozenset(("cpu", "numpy", "tolist", "item", "to"))
 _SAY_THEIR_DTYPE = operations("integers").union("float item tolist numpy size".split())
 
 
@@ -57,6 +62,7 @@ class Stores(Planner):
                     message = "a tensor that lasts would be half from here on"
                     return Refusal("AMP020", message, stmt.line)
                 continue
+            at = Made(target.value, function, stmt)
             if isinstance(target.value, ir.Name):
                 is_buffer = any(
                     self._is_made_by_torch(d)
@@ -71,22 +77,18 @@ class Stores(Planner):
                     for caller, call in registered
                 ):
                     continue
-            elif not self._is_in_collection(Made(target.value, function, stmt)):
-                continue
             else:
-                # Unless the key says so, what is in a collection may be one, too.
-                is_buffer = False
+                is_buffer = self.dtypes.is_fp32(at) and self._is_made_whole(at)
             is_buffer = is_buffer and not self._says_dtype(function, stmt, target)
             if not is_buffer and not isinstance(target.value, ir.Item):
                 is_buffer = self.casts.differ(function, stmt, target.value, stmt.value)
             indexed = not is_buffer and self._has_tensor_key(function, stmt, target)
             if indexed or (is_buffer and not self._is_integer(target.key, function)):
-                at = Made(target.value, function, stmt)
                 takes_any = {self._takes_any(one) for one in self._held_in(at)}
                 if takes_any == {True}:
                     continue
                 if True not in takes_any and (
-                    indexed
+                    (indexed and self._is_on_device(stored))
                     or self._is_surely_tensor(target.value, function)
                     or self.remedies.is_tensor(at)
                 ):
@@ -201,14 +203,63 @@ class Stores(Planner):
         if stmt.value is None or not self._is_of_places(target.key, function, stmt):
             return False
         value, at = (Made(e, function, stmt) for e in (stmt.value, target.value))
-        full, whole = map(self.halves.is_never_half, (value, at))
-        full = full or self._is_promoted(value)
-        # What is stored there may be what makes it out to be half.
-        unsure = self._is_of_unknown(at) or self._is_in_collection(at)
-        differ = full != whole or any(map(self.casts.may_be_either, (value, at)))
-        return (unsure and not full) or (
+        full = self.halves.is_never_half(value) or self._is_promoted(value)
+        differ = full != self._is_made_whole(at) or any(
+            map(self.casts.may_be_either, (value, at))
+        )
+        return (not full and self._is_unseen(at)) or (
             differ and any(map(self.dtypes.is_fp32, (value, at)))
         )
+
+    def _is_made_whole(self, at: Made) -> bool:
+        """Whether a tensor is never half; what is stored there by places does not change its dtype."""
+        full = self.halves.made_full
+        stored = {
+            id(put.expr)
+            for one in reached([at], self.casts.handed_by)
+            for put in self.flow.put_into(one)
+            for target in put.stmt.targets
+            if isinstance(target, ir.Item) and put.expr is put.stmt.value
+            if self._is_of_places(target.key, put.function, put.stmt)
+        } - full
+        full |= stored
+        try:
+            return self.halves.is_never_half(at)
+        finally:
+            full -= stored
+
+    def _is_unseen(self, at: Made) -> bool:
+        """Whether a value may be one that is not followed, as what an unknown function gives."""
+        return any(
+            not self.casts.handed_by(one) and not self._is_shown(one)
+            for one in reached([at], self.casts.handed_by)
+        )
+
+    def _is_on_device(self, stored: Made) -> bool:
+        """Whether what takes a value by places is a tensor on the GPU: no array takes one from there."""
+        return not self._has_own_items and not any(
+            ir.method_of(call) in _TO_CPU
+            for one in reached([stored], self.casts.handed_by)
+            for call in ir.calls_in(one.expr)
+        )
+
+    @cached_property
+    def _has_own_items(self) -> bool:
+        """Whether a class says itself what becomes of what is stored in its objects."""
+        return any(
+            name == "__setitem__"
+            for one in self.program.classes.values()
+            for name, _ in one.methods
+        )
+
+    def _is_shown(self, at: Made) -> bool:
+        """Whether it is told of what is made of nothing else whether it is half."""
+        if self.halves.is_never_half(at) or self.remedies.is_tensor(at):
+            return True
+        match at.expr:
+            case ir.Call(func=func):
+                return self.modules.of(func, at.function) is not None
+        return False
 
     def _is_promoted(self, at: Made) -> bool:
         """Whether a value is computed from a half one, and from what is fp32 for sure: ``h * self.scale``."""
@@ -261,17 +312,10 @@ class Stores(Planner):
         return self.casts.handed_by(at)
 
     def _takes_any(self, at: Made) -> bool:
-        """Whether a value takes any dtype: it is a collection, or an array of NumPy."""
-        match at.expr:
-            case ir.Display() | ir.Comprehension():
-                return True
-            case ir.Call(func=func):
-                origin = self.program.origin(func, at.function) or ""
-                if origin.startswith(
-                    ("collections.", "builtins.dict", "builtins.list")
-                ):
-                    return True
-        return self._is_array(at)
+        """Whether a value takes any dtype: it is a collection, an object that says itself what it does with
+        what it is given, or an array of NumPy."""
+        contents = self.flow.contents
+        return contents.is_container(at.expr, at.function) or self._is_array(at)
 
     def _is_array(self, at: Made) -> bool:
         """Whether a value is NumPy's: it has no ``to()``, and what takes one takes any dtype."""
@@ -280,33 +324,6 @@ class Stores(Planner):
                 origin = self.program.origin(func, at.function) or ""
                 return ir.method_of(at.expr) == "numpy" or origin.startswith("numpy.")
         return False
-
-    def _is_of_unknown(self, at: Made) -> bool:
-        """Whether a value is an attribute of what a function is given by calls that are not seen."""
-        match at.expr:
-            case ir.Attr(value=ir.Name(id=name) as holder):
-                program = self.program
-                return (
-                    program.is_param(at.function, name)
-                    and at.function in program.escaping
-                    and not program.resolve(holder, at.function)
-                )
-        return False
-
-    def _is_in_collection(self, at: Made) -> bool:
-        """Whether a value is an element of a dict, or of a list that is written out, or what such an element
-        keeps."""
-        expr = at.expr
-        if isinstance(expr, ir.Attr) and isinstance(expr.value, ir.Item):
-            expr = expr.value
-        while isinstance(expr, ir.Item):
-            if _is_text(expr.key):
-                return True
-            expr = expr.value
-        return expr is not at.expr and any(
-            isinstance(one.value, (ir.Display, ir.Comprehension))
-            for one in self.program.definitions_of(expr, at.function)
-        )
 
     def _is_tensor(self, value: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
         """What is taken by a mask or by places, and a parameter of a layer."""
@@ -335,16 +352,20 @@ class Stores(Planner):
                     and not self.remedies.dtypes.is_number(Made(one, function, stmt))
                     for one in operands
                 )
+            case ir.Operation(op="&" | "|" | "~", operands=operands):
+                return any(self._is_of_places(one, function, stmt) for one in operands)
             case ir.Call(func=func):
-                return (self.program.origin(func, function) or "").startswith("torch.")
-            case ir.Name():
-                made = self.remedies.flow.made(Made(key, function, stmt))
-                return bool(made) and all(
-                    not isinstance(one.expr, ir.Name)
-                    and self._is_of_places(one.expr, one.function, one.stmt)
-                    for one in made or ()
-                )
-        return False
+                origin = self.program.origin(func, function)
+                if origin is not None:
+                    return origin.startswith("torch.")
+                if ir.method_of(key) in _GIVE_PLACES:
+                    return not self.program.resolve(func, function)
+        made = self.casts.handed_by(Made(key, function, stmt))
+        return bool(made) and all(
+            not isinstance(one.expr, ir.Name)
+            and self._is_of_places(one.expr, one.function, one.stmt)
+            for one in made
+        )
 
     def _is_surely_tensor(self, expr: ir.Expr, function: str) -> bool:
         """Whether all that a variable may hold is made by torch, or it is a registered buffer."""
@@ -446,14 +467,15 @@ class Stores(Planner):
 
 
 def _counts(loop: ir.Stmt, name: ir.Expr) -> bool:
-    """Whether a loop's variable may be a number: no part of what a loader gives, ``for x, y in loader:``."""
+    """Whether a loop's variable is a number: ``for i in range(n)``, not a mask of some."""
+    first = loop.targets[:1]
     match loop.targets:
-        case (ir.Display(items=(first, *_)),) if name != first or not any(
-            call.func in (ir.Name("enumerate"), ir.Name("range"))
-            for call in ir.calls_in(loop.value or name)
-        ):
-            return False
-    return True
+        case (ir.Display(items=(one, *_)),):
+            first = (one,)
+    return first == (name,) and any(
+        ir.last_of(call.func) in ("enumerate", "range")
+        for call in ir.calls_in(loop.value or name)
+    )
 
 
 def _is_text(key: ir.Expr) -> bool:
