@@ -199,6 +199,11 @@ class Program(Names):
                 if value is None and not any(arg.star for arg in call.args):
                     default = self._field_default(class_name, name)
                 yield default or Definition(function, stmt, value, None, call)
+        for function, stmt, call in self._calls_by_name.get("replace", []):
+            if self.origin(call.func, function) == "dataclasses.replace":
+                for arg in call.args:
+                    if arg.name == name:
+                        yield Definition(function, stmt, arg.value, None, call)
 
     def _field_default(self, class_name: str, name: str) -> Definition | None:
         """What a field has that is given nothing: ``k: Tensor = field(default_factory=lambda: zeros(3))``."""

@@ -9,6 +9,25 @@ from amp_migrate.api import migrate_source
 from amp_migrate.core.options import Options
 
 MIGRATED = cases("""\
+=== a mask that is imported by another name
+from torch import masked_fill as fill
+LINEAR
+---
+h = model(x)
+loss = F.mse_loss(fill(h, x[:, :1] > 1, -1e9).softmax(0), y)
+---
+loss = F.mse_loss(fill(h, x[:, :1] > 1, max(-1e9, torch.finfo(h.dtype).min)).softmax(0), y)
+
+=== a mask that is bound beforehand to what is fp32
+import functools
+fill = functools.partial(torch.masked_fill, value=-1e9)
+LINEAR
+---
+h = model(x)
+loss = F.mse_loss(fill(h.float(), x[:, :1] > 1).softmax(0), y)
+---
+loss = F.mse_loss(fill(h.float(), x[:, :1] > 1).softmax(0), y)
+
 === a small number that is divided by
 LINEAR
 tau = 1e-6
@@ -1055,6 +1074,79 @@ loss = F.mse_loss(model(x), y) + (1 / (scale(x).abs() + 1e-8)).mean()
     loss = F.mse_loss(output, y) + (1 / (scale(x).abs() + 1e-8)).mean()
 """)
 REFUSED = cases("""\
+=== a mask by another name
+fill = torch.masked_fill
+LINEAR
+---
+h = model(x)
+loss = F.mse_loss(fill(h, x[:, :1] > 1, -1e9).softmax(0), y)
+---
+loss = F.mse_loss(fill(
+
+=== a method by another name
+LINEAR
+---
+fill = model(x).masked_fill
+loss = F.mse_loss(fill(x[:, :1] > 1, -1e9).softmax(0), y)
+---
+loss = F.mse_loss(fill(
+
+=== a method by its name
+LINEAR
+name = ["masked_fill"][0]
+---
+h = model(x)
+loss = F.mse_loss(getattr(h, name)(x[:, :1] > 1, -1e9).softmax(0), y)
+---
+loss = F.mse_loss(getattr(
+
+=== a mask that is bound beforehand
+import functools
+fill = functools.partial(torch.masked_fill, value=-1e9)
+LINEAR
+---
+h = model(x)
+loss = F.mse_loss(fill(h, x[:, :1] > 1).softmax(0), y)
+---
+loss = F.mse_loss(fill(
+
+=== a factor that is bound beforehand
+import functools
+scaled = functools.partial(torch.mul, 1e6)
+LINEAR
+---
+h = model(x)
+loss = F.mse_loss(scaled(h) / 1e6, y)
+---
+loss = F.mse_loss(scaled(
+
+=== a method that is called with what is bound beforehand
+import operator
+fill = operator.methodcaller("masked_fill", torch.zeros(8, 1).bool(), -1e9)
+LINEAR
+---
+h = model(x)
+loss = F.mse_loss(fill(h).softmax(0), y)
+---
+loss = F.mse_loss(fill(
+
+=== a mask that is spread
+LINEAR
+---
+given = (x[:, :1] > 1, -1e9)
+h = model(x)
+loss = F.mse_loss(h.masked_fill(*given).softmax(0), y)
+---
+loss = F.mse_loss(h.masked_fill(
+
+=== a mask that is spread by names
+LINEAR
+---
+h, given = model(x), dict(mask=x[:, :1] > 1, value=-1e9)
+loss = F.mse_loss(h.masked_fill(**given).softmax(0), y)
+---
+loss = F.mse_loss(h.masked_fill(
+
 === in place, a small number that is divided by
 LINEAR
 ---

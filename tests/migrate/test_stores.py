@@ -194,6 +194,14 @@ OF_ANOTHER = {
         "for _, one in kept.items(): one[x > 0] = h[x > 0]",
         'out = kept["a"]',
     ),
+    "from a field that was replaced": (
+        "out, pair = x.clone(), dataclasses.replace(Pair(x, x), one=self.fc(x))",
+        "out[x > 0] = pair.one[x > 0]",
+    ),
+    "from a dict of another": (
+        'out, pair = x.clone(), dict({"one": self.fc(x)}, other=x)',
+        'out[x > 0] = pair["one"][x > 0]',
+    ),
     "each of a list of both": (
         "h = self.fc(x)",
         "kept = [x * 1.0, h * 1.0]",
@@ -236,11 +244,14 @@ def _with_helpers(lines: tuple[str, ...]) -> str:
         "    def get(self):\n"
         "        return self.kept\n"
     )
+    pair = "@dataclasses.dataclass\nclass Pair:\n    one: object\n    other: object\n"
     box = "class Box:\n    def __setitem__(self, rows, value):\n        self.kept = value\n"
     source = _program(lines).replace("    def part", f"{helpers}    def part")
     if any("Box" in line for line in lines):
         source = source.replace("class Net", f"{box}class Net")
-    return f"import numpy as np\n{source}"
+    if any("Pair" in line for line in lines):
+        source = source.replace("class Net", f"{pair}class Net")
+    return f"import dataclasses\nimport numpy as np\n{source}"
 
 
 @pytest.mark.parametrize("name", OF_ANOTHER)

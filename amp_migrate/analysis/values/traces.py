@@ -95,8 +95,9 @@ NAMED_PARTS = (
     "collections.OrderedDict",
     "types.SimpleNamespace",
     "argparse.Namespace",
+    "dataclasses.replace",
 )
-"""What has a part for each keyword."""
+"""What has a part for each keyword, and those of what it is given besides."""
 _NEW = operations("new")
 """They make a tensor of their receiver's dtype, as what changes it in place gives one."""
 _TAKES = frozenset("pop popleft get get_nowait".split())
@@ -1189,6 +1190,11 @@ class Traces:
             self._with(at, arg.value, rest)
             for arg in call.args
             if wanted in ((), (ANY,), (arg.name,), (f".{arg.name}",))
+        ]
+        found += [
+            self._with(at, arg.value, at.part)
+            for arg in call.args
+            if wanted and arg.name is None
         ]
         return join(found) if wanted else _held(found)
 

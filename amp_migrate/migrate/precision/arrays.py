@@ -185,8 +185,12 @@ class Arrays(Planner):
         keeps = name in _KEEPS
         if rest and isinstance(rest[0], str) and origin in NAMED_PARTS:
             field = call.argument(len(call.args), rest[0])
-            return field is not None and self._is_half(
-                at.inner(field), caller, rest[1:]
+            if field is not None:
+                return self._is_half(at.inner(field), caller, rest[1:])
+            return any(
+                self._is_half(at.inner(arg.value), caller, rest)
+                for arg in call.args
+                if arg.name is None
             )
         if origin is not None and origin.startswith("torch."):
             return keeps and any(

@@ -39,6 +39,8 @@ _AS_OPERATORS = {
     **dict.fromkeys(("mul", "multiply"), "*"),
     **dict.fromkeys(("div", "divide", "true_divide"), "/"),
 }
+_HELD = _FILLS | _FLOORS | _AS_OPERATORS.keys()
+"""What puts numbers beside a tensor's."""
 _PRODUCTS = operations("product")
 _CAST_DOWN = frozenset(
     ("torch.nn.functional.scaled_dot_product_attention", "torch.baddbmm")
@@ -242,7 +244,7 @@ class Constants(Planner):
     def _of_call(self, at: Made, call: ir.Call) -> Refusal | None:
         program = self.program
         origin = program.origin(call.func, at.function) or ""
-        method = ir.method_of(call)
+        method = self._method(at, call)
         if origin in ("torch.finfo", "numpy.finfo"):
             if any(one is call for one in self._settled) or self._is_of_half(at, call):
                 return None
@@ -255,8 +257,9 @@ class Constants(Planner):
         total = self._sum(call, at)
         if total is not None:
             return self._of_operation(at, total)
-        if method not in _FILLS | _FLOORS:
-            return None
+        hidden = self._of_hidden_call(at, call)
+        if hidden is not None or method not in _FILLS | _FLOORS:
+            return hidden
         tensor = self._filled(call, origin, method)
         for arg in call.args:
             if arg.value is tensor or any(arg.value is one for one in self._settled):
@@ -275,6 +278,77 @@ class Constants(Planner):
                 if found is not None:
                     return found
                 self._settled += ir.walk(arg.value)
+        return None
+
+    def _method(self, at: Made, call: ir.Call) -> str:
+        """The name of the operation that a call names, by whatever name it has been imported."""
+        origin = self.program.origin(call.func, at.function) or ""
+        if origin.startswith("torch."):
+            return origin.rpartition(".")[2]
+        return ir.method_of(call)
+
+    def _of_hidden_call(self, at: Made, call: ir.Call) -> Refusal | None:
+        """A number that a call gives to what it does not name: nothing can be put in its place here."""
+        starred = [arg.value for arg in call.args if arg.star]
+        given = [(arg.value, at.function) for arg in call.args]
+        spread = [
+            (part, made.function)
+            for star in starred
+            for made in self.remedies.flow.made(at.inner(star)) or ()
+            for part in ir.walk(made.expr)
+        ]
+        runs = [*self._run_by_other_names(at, call, given)]
+        if spread:
+            runs.append((self._method(at, call), spread, self._receiver(at, call)))
+        for method, numbers, tensor in runs:
+            if tensor is not None and self.is_never_half(tensor):
+                continue
+            for expr, where in numbers:
+                for value in self.numbers.all(expr, where):
+                    if (method in _HELD and self.half.overflows(value)) or (
+                        method in _FLOORS and self.half.underflows(value)
+                    ):
+                        return self._unfit(value, call.line)
+        return None
+
+    def _run_by_other_names(
+        self, at: Made, call: ir.Call, given: list[tuple[ir.Expr, str]]
+    ) -> Iterator[tuple[str, list[tuple[ir.Expr, str]], Made | None]]:
+        """The operations that a call may be one of where it does not name them, with all that they are given,
+        each with its function, and the tensor of whose dtype they are."""
+        program, func = self.program, call.func
+        first = at.inner(call.args[0].value) if call.args else None
+        if isinstance(func, ir.Call) and len(func.args) > 1:
+            # getattr(scores, name)(mask, -1e9)
+            name = func.args[1].value
+            if program.origin(func.func, at.function) == "builtins.getattr":
+                if not isinstance(name, ir.Const):
+                    of = at.inner(func.args[0].value)
+                    yield from ((m, given, of) for m in ("masked_fill", "clamp"))
+            return
+        if self._method(at, call) in _HELD or program.callees(call, at.function):
+            return
+        for made in program.definitions_of(func, at.function):
+            match made.value:
+                case ir.Attr(value=tensor, attr=method) if method in _HELD:
+                    if program.origin(made.value, made.function) is not None:
+                        yield method, given, first
+                    else:
+                        yield method, given, Made(tensor, made.function, made.stmt)
+                case ir.Call(func=maker, args=[run, *bound]):
+                    bound_to = [(arg.value, made.function) for arg in bound]
+                    match program.origin(maker, made.function), run.value:
+                        case "functools.partial", ir.Attr(attr=method):
+                            yield method, [*bound_to, *given], first
+                        case "operator.methodcaller", ir.Const(value=str(method)):
+                            yield method, [*bound_to, *given], first
+
+    def _receiver(self, at: Made, call: ir.Call) -> Made | None:
+        """The tensor that a method is one of."""
+        if self.program.origin(call.func, at.function) is None and isinstance(
+            call.func, ir.Attr
+        ):
+            return at.inner(call.func.value)
         return None
 
     def _sum(self, call: ir.Call, at: Made) -> ir.Operation | None:
