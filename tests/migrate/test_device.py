@@ -1367,6 +1367,60 @@ def test_what_a_factory_moves_is_another_module_each_time() -> None:
     assert switch(kept) == "AMP041"
 
 
+_SIBLINGS = """\
+class Base:
+    def __init__(self, net, device):
+        self.net = net
+        self.device = device
+        self.net.to(self.device)
+class Agent(Base):
+    def __init__(self, net, device=None):
+        super().__init__(net, device)
+        self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
+    def update(self, x, y):
+        self.opt.zero_grad()
+        loss = criterion(self.net(x), y)
+        loss.backward()
+        self.opt.step()
+        return loss.item()
+class Other(Base):
+    def __init__(self, net, device=None):
+        super().__init__(net, device)
+        self.size = 3
+"""
+_AGENT = """device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+net = nn.Linear(8, 3).to(device)
+agent = Agent(net)
+for x, y in data:
+    print(agent.update(x.to(device), y.to(device)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ("", 'next(self.net.parameters()).device.type == "cuda"'),
+        ("other = Other(net, device)\n", "AMP041"),
+        ("class Third(Other):\n    pass\nThird(net)\n", "AMP041"),
+        ("kinds = [Agent, Other]\n", "AMP041"),
+        ("other = globals()[name](net)\n", "AMP041"),
+        (
+            "class Late(Agent):\n    def __init__(self, net):\n"
+            "        super().__init__(net)\n        self.net.to(where)\n",
+            "AMP041",
+        ),
+    ],
+)
+def test_the_constructor_of_a_class_that_nobody_makes(more: str, expected: str) -> None:
+    """It moves the module of another object, and none is there."""
+    head = HEAD.replace("import argparse\n", "")
+    assert switch(head + _SIBLINGS + _AGENT + more) == expected
+    assert switch(head + _SIBLINGS + more) == expected
+    if expected != "AMP041":
+        source = head + _SIBLINGS + _AGENT + more
+        check_runs(source, migrate_source(source).output)
+
+
 _LATER = """\
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 """

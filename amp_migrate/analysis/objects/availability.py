@@ -6,10 +6,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from itertools import pairwise
 
+from amp_migrate.analysis.objects.concrete import Concrete
 from amp_migrate.analysis.objects.makers import is_of_text
 from amp_migrate.analysis.objects.points_to import Fields, PointsTo, item
 from amp_migrate.program import ir
-from amp_migrate.program.link import Program
+from amp_migrate.program.link import CallSite, Program
 from amp_migrate.program.names import Definition
 
 _CASTS = frozenset("half float double bfloat16 type".split())
@@ -353,8 +354,24 @@ def is_over(
         bool(sites)
         and function not in (*program.escaping, *asked)
         and all(
-            is_over(program, s.caller, s.stmt, place, (*asked, function)) for s in sites
+            is_over(program, s.caller, s.stmt, place, (*asked, function))
+            or _is_of_none(program, s)
+            for s in sites
         )
+    )
+
+
+def _is_of_none(program: Program, site: CallSite) -> bool:
+    """Whether a call is that of the constructor of a class to its base's, and nothing makes an object of
+    the class: one that is made elsewhere is another."""
+    names = {program.functions[one].name for one in (site.caller, site.callee)}
+    own, base = map(program.self_class, (site.caller, site.callee))
+    return (
+        names == {"__init__"}
+        and own is not None
+        and base is not None
+        and base[1] in program.bases(own[1])
+        and not program.noted(Concrete).may_make(own[1])
     )
 
 

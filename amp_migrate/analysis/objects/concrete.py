@@ -73,6 +73,16 @@ class Concrete:
             for inner in parts_of(stmt)
         )
 
+    def may_make(self, class_name: str) -> bool:
+        """Whether something here may make an object of a class, or of one that derives from it."""
+        program = self.program
+        derived = [
+            one
+            for one in program.family(class_name)
+            if class_name in program.bases(one)
+        ]
+        return self._takes_variables or self._made_by(derived) != {}
+
     def called_on(self, function: str) -> frozenset[str]:
         """The same, less those on whose objects nothing that calls it runs."""
         found = self.classes_of(function)
@@ -190,15 +200,7 @@ class Concrete:
     def _nameable(self) -> dict[str, frozenset[str]]:
         """The functions, and the classes, that run by their name alone, each with all that runs with it."""
         program = self.program
-        if (
-            program.imported_by_name
-            or self._gets_any
-            or any(
-                isinstance(inner, ir.Name) and inner.id in ("globals", "locals")
-                for _, stmt in program.mentioning("globals", "locals")
-                for inner in parts_of(stmt)
-            )
-        ):
+        if program.imported_by_name or self._gets_any or self._takes_variables:
             return {}
         metaclasses = {
             stmt.names[1]
@@ -234,6 +236,15 @@ class Concrete:
             for name, its in found.items()
             if not program.is_public(name)
         }
+
+    @cached_property
+    def _takes_variables(self) -> bool:
+        """Whether something takes all variables of a file, or of a function, together."""
+        return any(
+            isinstance(inner, ir.Name) and inner.id in ("globals", "locals")
+            for _, stmt in self.program.mentioning("globals", "locals")
+            for inner in parts_of(stmt)
+        )
 
     @cached_property
     def _namers(self) -> dict[str, set[str]]:
