@@ -854,3 +854,61 @@ def test_what_an_object_keeps_that_a_forward_gives_may_be_half() -> None:
     result = migrate_source(source, path="train.py")
     assert "= h.detach()[:2].to(kept.dtype)" in result.output
     check_runs(source, result.output)
+
+
+ALGO = """\
+import numpy
+import torch
+import torch.nn as nn
+class Algo:
+    def __init__(self, model, device):
+        self.model = model.to(device)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+    def collect(self, x):
+        given = Given()
+        given.x, given.memory = x, torch.zeros(8, 4, device=x.device)
+        return given
+    def places(self):
+        order = numpy.arange(0, 8, 2)
+        order = numpy.random.permutation(order)
+        if len(order) > 3:
+            order = order[order % 8 != 0]
+            order += 1
+        return [order[i:i + 2] for i in range(0, len(order), 2)]
+    def update(self, given):
+        for places in self.places():
+            memory = self.model(given.x[places] + given.memory[places])
+            STORE
+            loss = memory.square().mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+class Given:
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        "given.memory[places - 1] = memory.detach()",
+        "given.memory[torch.arange(2)] = memory.detach()",
+    ],
+)
+def test_what_is_stored_into_what_nobody_in_sight_gives(store: str) -> None:
+    source = ALGO.replace("STORE", store)
+    result = migrate_source(source, path="train.py")
+    assert f"{store}.to(given.memory.dtype)\n" in result.output
+    run = (
+        "torch.manual_seed(0)\nnumpy.random.seed(0)\n"
+        'algo = Algo(nn.Linear(4, 4), "cuda" if torch.cuda.is_available() else "cpu")\n'
+        "x = torch.randn(8, 4, device=next(algo.model.parameters()).device)\n"
+        'getattr(algo, "up" + "date")(algo.collect(x))\nprint(algo.model.weight.sum().item())\n'
+    )
+    check_runs(source + run, result.output + run)
+    # It may be an array of NumPy, which takes any dtype, and has no such `dtype`.
+    for other in ("numpy.zeros((8, 4))", "make()"):
+        source = ALGO.replace("STORE", store).replace(
+            "torch.zeros(8, 4, device=x.device)", other
+        )
+        assert migrate_source(source, path="train.py").output == source

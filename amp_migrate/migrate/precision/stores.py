@@ -26,6 +26,10 @@ _GIVE_PLACES = operations("compares", "integers") - {"int"}
 """Methods of tensors whose results are masks or places."""
 _TO_CPU = frozenset(("cpu", "numpy", "tolist", "item", "to"))
 _SAY_THEIR_DTYPE = operations("integers").union("float item tolist numpy size".split())
+_PERMUTATIONS = frozenset(
+    f"numpy.{n}" for n in "arange argsort random.permutation".split()
+)
+"""What gives NumPy's arrays of places: what has such a key may be an array, too."""
 
 
 class Stores(Planner):
@@ -88,7 +92,11 @@ class Stores(Planner):
                 if takes_any == {True}:
                     continue
                 if True not in takes_any and (
-                    (indexed and self._is_on_device(stored))
+                    (
+                        indexed
+                        and self._is_on_device(stored)
+                        and not self._may_be_array(at)
+                    )
                     or self._is_surely_tensor(target.value, function)
                     or self.remedies.is_tensor(at)
                 ):
@@ -325,6 +333,25 @@ class Stores(Planner):
                 return ir.method_of(at.expr) == "numpy" or origin.startswith("numpy.")
         return False
 
+    def _may_be_array(self, at: Made) -> bool:
+        """Whether an attribute of what nobody in sight gives may be an array of NumPy: all that is given to
+        one of its name shows a tensor, or not."""
+        program = self.program
+        match at.expr:
+            case ir.Attr(value=ir.Name(id=name) as holder, attr=attr) if (
+                program.is_param(at.function, name)
+                and at.function not in program.escaping
+                and not program.call_sites.get(at.function)
+                and not program.resolve(holder, at.function)
+            ):
+                given = [
+                    Made(d.value or holder, d.function, d.stmt, d.index)
+                    for of, d in program.attribute_targets.get(attr, ())
+                    if program.class_of_self(of, d.function) is None
+                ]
+                return not given or not all(map(self.remedies.is_tensor, given))
+        return False
+
     def _is_tensor(self, value: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
         """What is taken by a mask or by places, and a parameter of a layer."""
         match value:
@@ -340,8 +367,11 @@ class Stores(Planner):
         match key:
             case ir.Display(kind="list"):
                 return True
-            case ir.Item(key=inner):
-                return self._is_of_places(inner, function, stmt)
+            case ir.Item(value=whole, key=inner):
+                return self._is_of_places(inner, function, stmt) or (
+                    isinstance(inner, ir.Operation)
+                    and self._is_of_places(whole, function, stmt)
+                )
             case ir.Display(items=items):
                 return any(self._is_of_places(one, function, stmt) for one in items)
             case ir.Operation(
@@ -352,20 +382,36 @@ class Stores(Planner):
                     and not self.remedies.dtypes.is_number(Made(one, function, stmt))
                     for one in operands
                 )
-            case ir.Operation(op="&" | "|" | "~", operands=operands):
+            case ir.Operation(op=op, operands=operands) if op in (
+                *dtype_table.ARITHMETIC,
+                *"&|~",
+            ):
                 return any(self._is_of_places(one, function, stmt) for one in operands)
             case ir.Call(func=func):
                 origin = self.program.origin(func, function)
                 if origin is not None:
-                    return origin.startswith("torch.")
+                    return origin.startswith("torch.") or origin in _PERMUTATIONS
                 if ir.method_of(key) in _GIVE_PLACES:
                     return not self.program.resolve(func, function)
         made = self.casts.handed_by(Made(key, function, stmt))
+        if isinstance(key, ir.Name):
+            made = made or list(self._taken_by_loops(key, function))
         return bool(made) and all(
             not isinstance(one.expr, ir.Name)
             and self._is_of_places(one.expr, one.function, one.stmt)
             for one in made
+            # It was one before.
+            if one.stmt.kind != "augassign"
         )
+
+    def _taken_by_loops(self, name: ir.Name, function: str) -> Iterator[Made]:
+        """What loops give a variable, by the lists that they go over."""
+        flow = self.remedies.flow
+        for loop in self.program.definitions(function, name.id):
+            if loop.stmt.kind == "for" and loop.stmt.targets == (name,):
+                whole = Made(loop.stmt.value or name, function, loop.stmt)
+                for one in self.casts.handed_by(whole) or [whole]:
+                    yield from flow.elements(one) or ()
 
     def _is_surely_tensor(self, expr: ir.Expr, function: str) -> bool:
         """Whether all that a variable may hold is made by torch, or it is a registered buffer."""
