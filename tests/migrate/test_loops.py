@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from exactness import check_off, check_scaled
+from half_support import check_runs
 from programs import HEAD as SCRIPT
 
 from amp_migrate.api import Outcome, migrate_source
@@ -122,3 +123,76 @@ def test_lines_that_only_python_can_read() -> None:
     assert result.output == odd
     (found,) = result.diagnostics
     assert found.code == "AMP090" and "LibCST cannot read how" in found.message
+
+
+SEEDED = """\
+import torch
+torch.manual_seed(0)
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = torch.nn.Linear(3, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+one = torch.FloatTensor([1])
+more = 2
+MADE
+if device.type == "cuda":
+    one, more = one.cuda(), more
+for x in [torch.randn(4, 3)] * 3:
+    optimizer.zero_grad()
+    loss = model(x.to(device)).mean(0)
+    loss.backward(GIVEN)
+    optimizer.step()
+    print(loss.item())
+"""
+SEEDS = {
+    "a number": ("", "one"),
+    "times another": ("minus = one * -1\nminus = minus.to(device)", "minus"),
+    "with a graph that is kept": ("", "gradient=one, retain_graph=True"),
+    "with a dtype": (
+        "one = torch.tensor([1], dtype=torch.float, device=device)\nminus = one * -1",
+        "minus",
+    ),
+    "by torch.tensor": ("half = -torch.tensor([0.5]).to(device)", "half"),
+}
+NO_SEEDS = {
+    "a gradient": "one.grad = x",
+    "of another dtype": "one = torch.FloatTensor([1]).half()",
+    "to another dtype": "one = one.to(torch.float16)",
+    "a number that is not written out": "one = one * more",
+    "one that half precision has not": "one = torch.FloatTensor([1e-7])",
+    "one that overflows": "one = torch.FloatTensor([1e6])",
+    "a size": "one = torch.FloatTensor(1)",
+    "changed in place": "one.mul_(more)",
+    "added to": "one += more",
+    "an element": "one[0] = more",
+    "by another name": "other = one\nother.mul_(more)",
+    "in a function": "def change(some):\n    some.mul_(3)\nchange(one)",
+    "in a list": "kept = [one]\nkept[0].mul_(more)",
+    "out": "torch.add(one, 1, out=one)",
+    "a view": "one.view(1).mul_(more)",
+    "a loop": "for one in [torch.ones(1).half()]:\n    pass",
+    "of a dtype": "one = torch.tensor([1], dtype=torch.half)",
+    "another variable's": "one = torch.tensor(more)",
+    "elsewhere": "def set_it():\n    global one\n    one = model.weight.grad",
+}
+
+
+@pytest.mark.parametrize("name", SEEDS)
+def test_a_backward_from_numbers_that_are_written_out(name: str) -> None:
+    made, given = SEEDS[name]
+    source = SEEDED.replace("MADE", made).replace("GIVEN", given)
+    result = migrate_source(source, path="train.py")
+    assert f"    scaler.scale(loss).backward({given})\n" in result.output
+    check_runs(source, result.output)
+
+
+@pytest.mark.parametrize("name", NO_SEEDS)
+def test_a_backward_from_other_numbers(name: str) -> None:
+    source = SEEDED.replace("MADE", NO_SEEDS[name]).replace("GIVEN", "one")
+    [diagnostic] = migrate_source(source, path="train.py").diagnostics
+    assert diagnostic.code == "AMP032"
+
+
+def test_a_backward_from_numbers_that_makes_another_gradient() -> None:
+    source = SEEDED.replace("MADE", "").replace("GIVEN", "one, create_graph=True")
+    [diagnostic] = migrate_source(source, path="train.py").diagnostics
+    assert diagnostic.code == "AMP023"

@@ -1,4 +1,4 @@
-"""Which calls of functions out of sight read or edit gradients."""
+"""Which calls of functions out of sight read or edit gradients; and what a backward may begin with."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import re
 import sys
 from collections.abc import Collection, Iterable, Iterator
 
+from amp_migrate.analysis.objects.flow import Flow, Made
 from amp_migrate.analysis.objects.points_to import Object, PointsTo
 from amp_migrate.analysis.tables import vocabulary
+from amp_migrate.analysis.tables.destinations import DEVICE, kind_of
 from amp_migrate.program import ir
-from amp_migrate.program.bindings import calls_of, parts_of
+from amp_migrate.program.bindings import calls_of, parts_of, unpacked
 from amp_migrate.program.link import Program
 
 _GRADIENTS = re.compile(r"(?i)grad(?!e|at|u|io|cam)")
@@ -28,6 +30,10 @@ _MEASURING_METHODS = frozenset(
 _PARTS = frozenset("storage untyped_storage _indices _values".split())
 _ASKS_OBJECT = ("builtins.id", "builtins.type", "builtins.isinstance")
 _MOST_NAMES = 3
+_OF_NUMBERS = frozenset(f"torch.{name}" for name in "FloatTensor Tensor tensor".split())
+_COPIES = frozenset("clone cuda detach float to".split())
+_SMALLEST, _LARGEST = 1e-4, 1e4
+"""Such a number is one of half precision, too, to its last digits: the loss may be half."""
 
 
 def step_by_hand(
@@ -349,3 +355,102 @@ class _Parameters:
         elif isinstance(one.expr, ir.Call):
             bases = {program.origin(one.expr.func, one.function) or ""}
         return any(base.startswith("torch.nn.") for base in bases)
+
+
+def is_of_numbers(
+    flow: Flow, at: Made, asked: frozenset[ir.Expr] = frozenset()
+) -> bool:
+    """Whether a variable holds a tensor of numbers that are written out, and nothing changes it in place."""
+    program = flow.program
+    match at.expr:
+        case ir.Name(id=name):
+            if at.expr in asked:
+                return True
+            made, own = flow.made(at), program.owner(name, at.function)
+            return (
+                bool(made)
+                and own is not None
+                and not program.is_param(own, name)
+                and {d.stmt.kind for d in program.bindings(own, name)} == {"assign"}
+                and not any(
+                    _may_change_it(stmt, at.expr)
+                    for function, stmt in program.mentioning(name)
+                    if program.owner(name, function) == own
+                )
+                and all(
+                    one.index is None and is_of_numbers(flow, one, asked | {at.expr})
+                    for one in made or ()
+                )
+            )
+        case ir.Operation(op="-x", operands=(one,)):
+            return bool(asked) and is_of_numbers(flow, at.inner(one), asked)
+        case ir.Operation(op="*", operands=(one, other)):
+            return (
+                bool(asked)
+                and is_of_numbers(flow, at.inner(one), asked)
+                and _is_number(other)
+            )
+        case ir.Call(func=func, args=args) if (
+            program.origin(func, at.function) in _OF_NUMBERS
+        ):
+            return bool(asked) and _are_numbers(flow, at, args)
+        case ir.Call(func=ir.Attr(value=one, attr=attr), args=args) if attr in _COPIES:
+            return (
+                bool(asked)
+                and all(kind_of(program, a.value, at.function) == DEVICE for a in args)
+                and is_of_numbers(flow, at.inner(one), asked)
+            )
+    return False
+
+
+def _are_numbers(flow: Flow, at: Made, args: tuple[ir.Arg, ...]) -> bool:
+    """Whether a tensor is made of numbers that are written out: a lone one may be a size, else."""
+    assert isinstance(at.expr, ir.Call)
+    name = ir.method_of(at.expr)
+    match args:
+        case (
+            ir.Arg(name=None, star="", value=ir.Display(items=items, keys=())),
+            *more,
+        ):
+            pass
+        case (ir.Arg(name=None, star="", value=one), *more) if name == "tensor":
+            items = (one,)
+        case _:
+            return False
+    full = [
+        flow.program.origin(arg.value, at.function)
+        for arg in more
+        if arg.name == "dtype"
+    ]
+    return (
+        all(map(_is_number, items))
+        and all(arg.name in ("device", "dtype") for arg in more)
+        and set(full) <= {"torch.float", "torch.float32"}
+    )
+
+
+def _is_number(expr: ir.Expr) -> bool:
+    match expr:
+        case ir.Operation(op="-x", operands=(one,)):
+            return _is_number(one)
+        case ir.Const(value=int() | float() as value):
+            return not value or _SMALLEST <= abs(value) <= _LARGEST
+    return False
+
+
+def _may_change_it(stmt: ir.Stmt, name: ir.Name) -> bool:
+    """Whether a statement may do more with a variable than to compute, or to begin a backward, with what it
+    holds, or to give it another tensor: it may be changed by another name, then."""
+    if stmt.kind == "augassign" and name in stmt.targets:
+        return True
+    parts = parts_of(stmt)
+    known = sum(target == name for target, _, _ in unpacked(stmt))
+    for part in parts:
+        match part:
+            case ir.Call(func=ir.Attr(attr="backward"), args=args):
+                known += sum(arg.value == name for arg in args)
+            case ir.Call(func=ir.Attr(value=value, attr=attr)) if attr in _COPIES:
+                known += value == name
+            case ir.Operation(op="*" | "-x", operands=operands):
+                known += operands.count(name)
+    return known < parts.count(name)

@@ -380,6 +380,13 @@ class Finder:
                 return Refusal("AMP023", message, call.line)
             if name == "gradient" and arg.value == ir.Const(None):
                 continue
+            at = Made(arg.value, backward.function, backward.stmt)
+            if (
+                name == "gradient"
+                and given is None
+                and gradients.is_of_numbers(self.flow, at)
+            ):
+                continue
             message = "what this backward(gradient) starts from is not followed"
             if name != "gradient":
                 message = f"backward({name}=...) is no argument that is followed"
