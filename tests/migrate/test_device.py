@@ -1421,6 +1421,62 @@ def test_the_constructor_of_a_class_that_nobody_makes(more: str, expected: str) 
         check_runs(source, migrate_source(source).output)
 
 
+_LATER_CALL = """\
+class Trainer:
+    def __init__(self, net, opt, device=None):
+        self.net = net
+        self.opt = opt
+        self.device = device
+        if not self.device:
+            self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.net.to(self.device)
+    def train(self):
+        for x, y in data:
+            self.opt.zero_grad()
+            loss = criterion(self.net(x.to(self.device)), y.to(self.device))
+            loss.backward()
+            self.opt.step()
+            print(loss.item())
+def main(device):
+    net = nn.Linear(8, 3).to(device)
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    Trainer(net, opt, device=device).train()
+def test_it():
+    net = nn.Linear(8, 3)
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    Trainer(net, opt, device="cpu").train()
+"""
+_MAIN = """if __name__ == "__main__":
+    main(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+"""
+
+
+def _switches(folder: Path, check: str = "") -> list[str]:
+    """The conditions of the scalers of two scripts that one trainer serves."""
+    head, _, rest = HEAD.replace("import argparse\n", "").partition("data =")
+    trainer, main, test = re.split("(?=^def )", _LATER_CALL, flags=re.MULTILINE)
+    imports = f"{head}from lib import Trainer\n"
+    (folder / "lib.py").write_text(f"{head}data ={rest}{trainer}")
+    (folder / "main.py").write_text(imports + main + _MAIN)
+    (folder / "check.py").write_text(f"{imports}{test}{check}test_it()\n")
+    text = " ".join(one.output for one in migrate_paths([str(folder)]).results)
+    return re.findall(r'GradScaler\("cuda", enabled=(.+)\)\n', text)
+
+
+def test_a_later_call_that_trains_on_the_cpu(tmp_path: Path) -> None:
+    """It is off there, and on where another script asks for it."""
+    assert _switches(tmp_path) == ["False", 'device.type == "cuda"']
+
+
+def test_later_calls_that_train_in_two_places(tmp_path: Path) -> None:
+    more = """\
+    other = nn.Linear(8, 3)
+    opt = torch.optim.SGD(other.parameters(), lr=0.1)
+    Trainer(other, opt, device="cuda").train()
+"""
+    assert _switches(tmp_path, more) == []
+
+
 _LATER = """\
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 """

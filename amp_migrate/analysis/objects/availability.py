@@ -15,6 +15,8 @@ from amp_migrate.program.names import Definition
 
 _CASTS = frozenset("half float double bfloat16 type".split())
 """Methods of a module that return it, of another dtype."""
+ON_CPU = ir.Const("cpu")
+"""What a call says itself: there, nothing trains on an accelerator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +80,23 @@ class Sight:
                     continue
                 for link, taken in ((root, ()), (held, _taken(held))):
                     value = self._points_to.argument(site, root.id, taken)
+                    if value == ON_CPU and expr == root:
+                        return Seen(value) if self._are_all(site, root.id) else None
                     if value is not None and not isinstance(value, ir.Call):
                         given = replaced(expr, link, value)
                         line = place.stmt.line
                         return self.see(given, site.caller, line, place, depth + 1)
             return None
         return self._variable(expr, root.id, owner, at, line, place)
+
+    def _are_all(self, site: CallSite, name: str) -> bool:
+        """Whether all calls from where one call stands say the same of a parameter."""
+        given = {
+            self._points_to.argument(other, name)
+            for other in self.program.call_sites.get(site.callee, ())
+            if other.caller == site.caller
+        }
+        return len(given) == 1
 
     # -- variables ----------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from amp_migrate.analysis.objects.availability import (
+    ON_CPU,
     Place,
     Seen,
     Sight,
@@ -619,6 +620,10 @@ class Devices:
         for move in named:
             assert move.device is not None
             seen = self.sight.see(move.device, move.function, move.line, place)
+            if seen is not None and seen.expr == ON_CPU:
+                if move.kind == "module":
+                    return Undecided(True, "the model here is moved to the CPU only")
+                continue
             decision = None if seen is None else self._device_decision(seen, place)
             if seen is None or decision is None:
                 continue
