@@ -83,6 +83,7 @@ class Contents:
         self.program = program
         self._tops: dict[Place, str] = {}
         self._owners: dict[Place | None, frozenset[str]] = {}
+        self._put_into: dict[tuple[Place, bool], list[Put]] = {}
 
     def place(self, expr: ir.Expr, function: str) -> Place | None:
         """What a variable or attribute is known by."""
@@ -219,15 +220,17 @@ class Contents:
     def put_into(
         self, expr: ir.Expr, function: str, of_dict: bool = False
     ) -> list[Put]:
-        """What is put into what a variable or attribute holds; ``of_dict``: that is known to be a dict, be it
-        seen to be made or not."""
+        """What is put into what a variable or attribute holds, the same list each time; ``of_dict``: that is
+        known to be a dict, be it seen to be made or not."""
         place = self.place(expr, function)
         group = None if place is None else self._groups.get(place)
         if group is None:
             return []
-        known = of_dict or group in self._containers
-        stores = self._stores.get(group, []) if known else []
-        return self._puts.get(group, []) + stores
+        asked = group, of_dict or group in self._containers
+        if asked not in self._put_into:
+            stores = self._stores.get(group, []) if asked[1] else []
+            self._put_into[asked] = self._puts.get(group, []) + stores
+        return self._put_into[asked]
 
     def together(self, place: Place | None) -> frozenset[Place]:
         """All places that may hold the same collection as one of them."""

@@ -109,7 +109,7 @@ _DEEPEST = 4
 there are many of them."""
 Selectors = tuple[int | str | None, ...]
 
-_Key = tuple[int, str, ir.Path, bool, Selectors]
+_Key = tuple[int, str, ir.Path, bool | None, Selectors]
 
 
 class At(NamedTuple):
@@ -122,6 +122,25 @@ class At(NamedTuple):
     """Whether its function was called under autocast."""
     part: Selectors = ()
     """Of a container, its element; of that one its element, and so on."""
+
+
+class _Puts(NamedTuple):
+    """What is put into a collection under some key."""
+
+    all: list[Put]
+    rest: list[Put]
+    """What anybody may have made."""
+    fresh: dict[str, list[Put]]
+    """By function, what is put into what was made in the same call of it."""
+
+
+class _Shared(NamedTuple):
+    """What is found in a collection, whoever asks for it."""
+
+    puts: list[Put]
+    on: bool | None
+    """Whether autocast is on in the only run that puts anything there, where it is one."""
+    part: Selectors
 
 
 def join(traces: Iterable[Trace]) -> Trace:
@@ -189,15 +208,15 @@ class Traces:
         self.in_fp32 = in_fp32
         self._cast: set[int] = set()
         """The very expressions (by `id`) that are cast to fp32 by an edit."""
-        self._fixpoint: Fixpoint[_Key, Trace] = Fixpoint(
-            lambda key: self._made_by(self._asked[key]), _NOTHING, join
-        )
-        self._asked: dict[_Key, At] = {}
+        self._fixpoint: Fixpoint[_Key, Trace] = Fixpoint(self._equation, _NOTHING, join)
+        self._asked: dict[_Key, At | _Shared] = {}
         """With the expressions, whose identities are part of the keys."""
         self._bases: dict[int, tuple[ir.Expr, Construction | None]] = {}
         """By the identity of what is called, which is kept."""
         self._made_up: dict[tuple[int, ir.Expr], ir.Expr] = {}
         self._filled: dict[tuple[str, str], list[tuple[bool, At | None]]] = {}
+        self._sorted: dict[tuple[int, Selectors], _Puts] = {}
+        """By the identity of what is put into a collection, and the key that is meant."""
         self._points_to = self.program.noted(PointsTo)
         self._overwritten = Overwritten(self.program, inside, in_fp32, outside)
 
@@ -228,6 +247,10 @@ class Traces:
         return (at.on or site in self.inside) and site not in self.in_fp32
 
     # -- expressions --------------------------------------------------------------------------
+
+    def _equation(self, key: _Key) -> Trace:
+        asked = self._asked[key]
+        return self._made_by(asked) if isinstance(asked, At) else self._of_shared(asked)
 
     def _with(self, at: At, expr: ir.Expr, part: Selectors = ()) -> Trace:
         return self.of(At(expr, at.function, at.stmt, at.on, part))
@@ -444,19 +467,19 @@ class Traces:
                 # ``Out(*values)``
                 value, part = d.call, (f".{at.expr.attr}", *at.part)
             for on in self.contexts(d.function):
-                if self._is_gone(At(at.expr, d.function, d.stmt, on), at, classes):
+                stored = At(at.expr, d.function, d.stmt, on)
+                if self.is_under(stored) and self._is_overwritten(at, classes):
                     continue
                 if value is not None:
                     yield self.of(At(value, d.function, d.stmt, on, part))
                 else:
                     yield self._of_target(d.stmt, at.expr, d.function, on, at.part)
 
-    def _is_gone(self, stored: At, at: At, classes: frozenset[str]) -> bool:
+    def _is_overwritten(self, at: At, classes: frozenset[str]) -> bool:
         """Whether what a region has stored in an attribute is another value where that is read, outside of
         all."""
         return (
             bool(classes)
-            and self.is_under(stored)
             and not at.on
             and (at.function, at.stmt.path) not in self.inside
             and self._overwritten.is_overwritten(at.expr, at.function, at.stmt, classes)
@@ -555,24 +578,56 @@ class Traces:
         the function has made. ``classes``: of which an object may be whose attribute it is.
         """
         contents = self.flow.contents
+        known = contents.put_into(at.expr, at.function)
+        if not known:
+            return
+        puts = self._puts(known, at.part[:1])
+        of_one_run = self._is_of_one_run(at)
         anew = anew or contents.is_made_anew(at.expr, at.function)
+        gone = self._is_overwritten(at, classes)
+        each = [(put, anew) for put in puts.rest] if anew or gone else []
+        if puts.rest and not each:
+            # One equation for all names of a collection: there are many of both.
+            on = at.on if of_one_run else None
+            key = (id(puts.rest), "", (), on, at.part)
+            self._asked.setdefault(key, _Shared(puts.rest, on, at.part))
+            yield self._fixpoint.of(key)
         name = at.expr.id if isinstance(at.expr, ir.Name) else ""
         owner = self.program.owner(name, at.function)
-        puts = contents.put_into(at.expr, at.function)
-        of_one_run = bool(puts) and self._is_of_one_run(at)
-        for put in puts:
-            if put.may_be_under(at.part[0] if at.part else ANY):
-                part = at.part if put.spread else at.part[1:]
-                fresh = self._is_fresh(put)
-                if fresh and put.function not in (at.function, owner):
-                    # Where it is this one, it was given or returned, and is followed by that way.
-                    continue
-                # What an earlier call put into a list of its own is not in this one.
-                own = ((anew or fresh) and put.function == at.function) or of_one_run
-                for on in [at.on] if own else self.contexts(put.function):
-                    one = At(put.value, put.function, put.stmt, on, part)
-                    if not self._is_gone(one, at, classes):
-                        yield self.of(one)
+        # What others have made, where it is this one, was given or returned, and is followed by that way.
+        for one in dict.fromkeys((at.function, owner or "")):
+            each += ((put, True) for put in puts.fresh.get(one, ()))
+        for put, same in each:
+            # What an earlier call put into a list of its own is not in this one.
+            own = of_one_run or (same and put.function == at.function)
+            for value in self._put(put, at.on if own else None, at.part):
+                if not (gone and self.is_under(value)):
+                    yield self.of(value)
+
+    def _of_shared(self, asked: _Shared) -> Trace:
+        found = (self._put(put, asked.on, asked.part) for put in asked.puts)
+        return join(self.of(one) for some in found for one in some)
+
+    def _put(self, put: Put, on: bool | None, part: Selectors) -> Iterator[At]:
+        """A value that is put into a collection of which a part is meant."""
+        part = part if put.spread else part[1:]
+        for under in self.contexts(put.function) if on is None else (on,):
+            yield At(put.value, put.function, put.stmt, under, part)
+
+    def _puts(self, known: list[Put], under: Selectors) -> _Puts:
+        asked = id(known), under
+        if asked not in self._sorted:
+            found = self._sorted[asked] = _Puts(known, [], {})
+            for put in known:
+                if put.may_be_under(under[0] if under else ANY):
+                    fresh = self._is_fresh(put)
+                    to = (
+                        found.fresh.setdefault(put.function, [])
+                        if fresh
+                        else found.rest
+                    )
+                    to.append(put)
+        return self._sorted[asked]
 
     def _is_of_one_run(self, at: At) -> bool:
         """Whether a collection is made in a run that is under autocast as a whole, or not at all: nothing in
