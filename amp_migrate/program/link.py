@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import itemgetter
 from typing import Any, TypeVar
+from zlib import crc32
 
 from amp_migrate.core.closure import reached
 from amp_migrate.core.effort import spend
@@ -39,6 +40,11 @@ class Ref:
 
     kind: str
     name: str
+
+    def __hash__(self) -> int:
+        # Sets of these are gone through, which is to be the same in each run, and wherever the files lie.
+        word = self.name.rpartition("/")[2]
+        return crc32(f"{self.kind} {word}".encode("utf-8", "surrogatepass"))
 
 
 @quickly_made

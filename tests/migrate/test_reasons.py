@@ -1283,9 +1283,32 @@ def test_the_same_reason_in_each_run(tmp_path: Path) -> None:
         f"{HEAD}model = nn.Linear(8, 3).to(device)\n"
         f"def train(config):\n{indent(body, '    ')}"
     )
+    assert "AMP010" in _told_in_each_run(tmp_path)
+
+
+def test_the_same_function_in_each_run(tmp_path: Path) -> None:
+    """Of several functions that a call may run, it is always the same whose hazard is told."""
+    runs = "".join(
+        f"if args.run == {n}:\n    def run(x):\n        return x + 1e3{n}\n"
+        for n in range(4)
+    )
+    turn = (
+        "optimizer.zero_grad()\nloss = criterion(checkpoint(run, model(x)), y)\n"
+        "loss.backward()\noptimizer.step()\n"
+    )
+    (tmp_path / "train.py").write_text(
+        f"{HEAD}from torch.utils.checkpoint import checkpoint\n{runs}"
+        "model = nn.Linear(8, 3).to(device)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        f"for x, y in data:\n{indent(turn, '    ')}"
+    )
+    assert "AMP021" in _told_in_each_run(tmp_path)
+
+
+def _told_in_each_run(path: Path) -> str:
     told = {
         subprocess.run(
-            [sys.executable, "-m", "amp_migrate", "--check", str(tmp_path)],
+            [sys.executable, "-m", "amp_migrate", "--check", str(path)],
             env={**os.environ, "PYTHONHASHSEED": str(seed)},
             capture_output=True,
             text=True,
@@ -1293,7 +1316,7 @@ def test_the_same_reason_in_each_run(tmp_path: Path) -> None:
         for seed in range(4)
     }
     assert len(told) == 1
-    assert "AMP010" in told.pop()
+    return told.pop()
 
 
 def test_what_runs_the_step_may_be_run_by_it() -> None:
