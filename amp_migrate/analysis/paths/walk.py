@@ -669,6 +669,8 @@ class Walk(ABC, Generic[Held]):
                         after.add(self._event(event, state, function, stmt))
                 entering = after
             ended |= entering
+        if not stmt.targets:
+            return ended
         return {
             self._learn(self._forget(state, function, stmt), function, stmt)
             for state in ended

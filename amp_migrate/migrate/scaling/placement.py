@@ -76,6 +76,7 @@ class Placer:
         self.ownership = ownership
         self.scalers = scalers
         self.identities = scalers.identities
+        self._known: dict[tuple[object, ...], Protocol] = {}
 
     def place(self) -> Placement | Refusal:
         """A placement that no way faults, or the reason why there is none."""
@@ -212,7 +213,18 @@ class Placer:
         return changed
 
     def _run(self, placement: Placement, handlers: bool = True) -> Protocol:
-        protocol = Protocol(
+        """What is met on all ways, which are walked once for each placement."""
+        placed = (
+            placement.unscale_before,
+            placement.update_after,
+            placement.update_before,
+            placement.guarded,
+            placement.protected.items(),
+        )
+        asked = handlers, *map(frozenset, placed)
+        if asked in self._known:
+            return self._known[asked]
+        protocol = self._known[asked] = Protocol(
             self.program,
             self.events,
             self.slots,
