@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Generic, TypeVar
 
@@ -25,6 +26,21 @@ _STEPS = 100
 
 _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
+
+
+@dataclass(slots=True, eq=False)
+class _Answer(Generic[_Key, _Value]):
+    """What is known of one equation. Told from others by its identity: keys take long to hash."""
+
+    key: _Key
+    value: _Value
+    known: bool = False
+    """Whether it was asked for since it was forgotten."""
+    readers: dict[_Answer[_Key, _Value], None] = field(default_factory=dict)
+    """Those that have asked for it."""
+    place: int = -1
+    is_pending: bool = False
+    """Whether something that it has asked for has changed."""
 
 
 class Fixpoint(Generic[_Key, _Value]):
@@ -44,20 +60,16 @@ class Fixpoint(Generic[_Key, _Value]):
         self._equation = equation
         self._least = least
         self._join = join
-        self._values: dict[_Key, _Value] = {}
-        self._readers: defaultdict[_Key, dict[_Key, None]] = defaultdict(dict)
-        self._changes: defaultdict[_Key, int] = defaultdict(int)
-        self._computed: list[_Key] = []
+        self._answers: dict[_Key, _Answer[_Key, _Value]] = {}
+        self._changes: defaultdict[_Answer[_Key, _Value], int] = defaultdict(int)
+        self._computed: list[_Answer[_Key, _Value]] = []
         """Those that are just being computed, outermost first."""
-        self._places: dict[_Key, int] = {}
-        self._order: list[_Key] = []
+        self._order: list[_Answer[_Key, _Value]] = []
         """All, as they were first computed to their ends: what an answer stands on comes before it, where
         there is no cycle."""
-        self._pending: set[_Key] = set()
-        """Those of which something that they have asked for has changed."""
         self._queue: list[int] = []
-        """Their places in that order, in which they are computed: an answer waits for those that it stands
-        on."""
+        """The places in that order of those that are pending, in which they are computed: an answer waits for
+        those that it stands on."""
         self._lasting = lasting
         self.settled: dict[_Key, _Value] = {}
         """Lasting answers that are whole."""
@@ -69,75 +81,83 @@ class Fixpoint(Generic[_Key, _Value]):
 
     def of(self, key: _Key) -> _Value:
         """The answer; inside of an equation, the one that is known so far."""
-        if key in self.settled:
-            return self.settled[key]
-        if key not in self._values:
-            self._values[key] = self._least
-            if len(self._computed) < _DEEPEST:
-                self._compute(key)
-            else:
-                self._wait(key)
-        if self._computed:
-            self._readers[key][self._computed[-1]] = None
-        else:
-            while self._queue:
-                waiting = self._order[heappop(self._queue)]
-                if waiting in self._pending:
-                    self._compute(waiting)
-            if self._lasting:
-                self.settled |= self._values
-                for kept in (self._values, self._readers, self._changes, self._places):
-                    kept.clear()
-                self._order.clear()
+        if self._lasting:
+            try:
                 return self.settled[key]
-        return self._values[key]
+            except KeyError:
+                pass
+        answer = self._answers.get(key)
+        if answer is None:
+            answer = self._answers[key] = _Answer(key, self._least)
+        if not answer.known:
+            answer.known, answer.value = True, self._least
+            if len(self._computed) < _DEEPEST:
+                self._compute(answer)
+            else:
+                self._wait(answer)
+        if self._computed:
+            answer.readers[self._computed[-1]] = None
+            return answer.value
+        while self._queue:
+            waiting = self._order[heappop(self._queue)]
+            if waiting.is_pending:
+                self._compute(waiting)
+        if self._lasting:
+            self.settled.update((one.key, one.value) for one in self._answers.values())
+            self._answers.clear()
+            self._changes.clear()
+            self._order.clear()
+        return answer.value
 
-    def _wait(self, key: _Key) -> None:
-        if key not in self._pending:
-            self._pending.add(key)
-            heappush(self._queue, self._place(key))
+    def _wait(self, answer: _Answer[_Key, _Value]) -> None:
+        if not answer.is_pending:
+            answer.is_pending = True
+            self._put_in_order(answer)
+            heappush(self._queue, answer.place)
 
-    def _place(self, key: _Key) -> int:
-        if key not in self._places:
-            self._places[key] = len(self._order)
-            self._order.append(key)
-        return self._places[key]
+    def _put_in_order(self, answer: _Answer[_Key, _Value]) -> None:
+        if answer.place < 0:
+            answer.place = len(self._order)
+            self._order.append(answer)
 
-    def _compute(self, key: _Key) -> None:
+    def _compute(self, answer: _Answer[_Key, _Value]) -> None:
         spend(_STEPS)
-        self._pending.discard(key)
-        self._computed.append(key)
+        answer.is_pending = False
+        self._computed.append(answer)
         try:
-            found = self._equation(key)
+            found = self._equation(answer.key)
         except BaseException:
-            self._wait(key)
+            self._wait(answer)
             raise
         finally:
             self._computed.pop()
-            self._place(key)
-        before = self._values[key]
+            self._put_in_order(answer)
+        before = answer.value
         if found == before:
             return
-        self._changes[key] += 1
-        if self._changes[key] > _CHANGES:
+        self._changes[answer] += 1
+        if self._changes[answer] > _CHANGES:
             found = self._join((before, found))
         if found != before:
-            self._values[key] = found
-            for reader in self._readers.pop(key, ()):
+            answer.value = found
+            readers, answer.readers = answer.readers, {}
+            for reader in readers:
                 self._wait(reader)
 
     def behind(self, key: _Key) -> Iterable[_Key]:
         """All that an answer stands on, itself included."""
         asked: defaultdict[_Key, list[_Key]] = defaultdict(list)
-        for one, readers in self._readers.items():
-            for reader in readers:
-                asked[reader].append(one)
+        for one in self._answers.values():
+            for reader in one.readers:
+                asked[reader.key].append(one.key)
         return reached([key], lambda one: asked.get(one, ()))
 
     def forget(self, keys: Iterable[_Key]) -> None:
         """Compute these anew, and all that depends on them: what they say has changed."""
-        pending = list(keys)
-        for key in pending:
-            if self._values.pop(key, None) is not None:
-                pending += self._readers.pop(key, ())
+        pending = [self._answers[key] for key in keys if key in self._answers]
+        for answer in pending:
+            if answer.known:
+                answer.known = False
+                pending += answer.readers
+                answer.readers = {}
         self._changes.clear()

@@ -173,6 +173,8 @@ class Numbers:
 
     def all(self, expr: ir.Expr, function: str) -> list[float]:
         """The numbers that an expression may be, of those that are written somewhere."""
+        if isinstance(expr, ir.Const):
+            return [one for one in (_folded(expr),) if one is not None]
         key = expr, function
         found = self._known.found
         if key not in found:

@@ -224,7 +224,7 @@ class Traces:
         """What is known about a value."""
         if id(at.expr) in self._cast:
             return FULL
-        told_apart = _told_apart(at.part)
+        told_apart = at.part and _told_apart(at.part)
         if told_apart != at.part:
             whole = at._replace(part=told_apart)
             return join((self.of(whole), self._too_far))
