@@ -214,14 +214,14 @@ class Placer:
 
     def _run(self, placement: Placement, handlers: bool = True) -> Protocol:
         """What is met on all ways, which are walked once for each placement."""
-        placed = (
-            placement.unscale_before,
-            placement.update_after,
-            placement.update_before,
-            placement.guarded,
-            placement.protected.items(),
+        asked = (
+            handlers,
+            frozenset(placement.unscale_before),
+            frozenset(placement.update_after),
+            frozenset(placement.update_before),
+            frozenset(placement.guarded),
+            frozenset(placement.protected.items()),
         )
-        asked = handlers, *map(frozenset, placed)
         if asked in self._known:
             return self._known[asked]
         protocol = self._known[asked] = Protocol(
