@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from operator import itemgetter
 from typing import Any, TypeVar
 from zlib import crc32
@@ -29,6 +29,12 @@ from amp_migrate.program.layout import Layout
 from amp_migrate.program.names import Definition, Names
 
 
+@lru_cache(1 << 16)
+def _steady(name: str) -> int:
+    """A hash that is the same in each run, and wherever the files lie."""
+    return crc32(name.rpartition("/")[2].encode("utf-8", "surrogatepass"))
+
+
 @quickly_made
 @dataclass(frozen=True, slots=True)
 class Ref:
@@ -42,9 +48,8 @@ class Ref:
     name: str
 
     def __hash__(self) -> int:
-        # Sets of these are gone through, which is to be the same in each run, and wherever the files lie.
-        word = self.name.rpartition("/")[2]
-        return crc32(f"{self.kind} {word}".encode("utf-8", "surrogatepass"))
+        # Sets of these are gone through, which is to be the same in each run.
+        return _steady(self.name) + len(self.kind)
 
 
 @quickly_made
