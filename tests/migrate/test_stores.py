@@ -194,6 +194,15 @@ OF_ANOTHER = {
         "for _, one in kept.items(): one[x > 0] = h[x > 0]",
         'out = kept["a"]',
     ),
+    "what an embedding gives": (
+        "ids = torch.arange(6, device=x.device)",
+        "out = self.rows(ids)",
+        "out[ids == 0] = self.fc(x)[:1]",
+    ),
+    "what a norm gives": (
+        "out, h = self.norm(x), self.fc(x)",
+        "out[x > 0] = h[x > 0]",
+    ),
     "from a field that was replaced": (
         "out, pair = x.clone(), dataclasses.replace(Pair(x, x), one=self.fc(x))",
         "out[x > 0] = pair.one[x > 0]",
@@ -246,7 +255,9 @@ def _with_helpers(lines: tuple[str, ...]) -> str:
     )
     pair = "@dataclasses.dataclass\nclass Pair:\n    one: object\n    other: object\n"
     box = "class Box:\n    def __setitem__(self, rows, value):\n        self.kept = value\n"
+    layers = "        self.rows, self.norm = nn.Embedding(6, 8), nn.BatchNorm1d(8)\n"
     source = _program(lines).replace("    def part", f"{helpers}    def part")
+    source = source.replace("        self.parts = ", f"{layers}        self.parts = ")
     if any("Box" in line for line in lines):
         source = source.replace("class Net", f"{box}class Net")
     if any("Pair" in line for line in lines):

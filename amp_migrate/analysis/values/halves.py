@@ -304,6 +304,14 @@ class Halves(Shown):
         called = [self.program.method(ref.name, "__call__") for ref in refs]
         if any(called):
             return all(c is not None and self._returns(c) for c in called)
+        inherited = self.modules.inherited(made)
+        origin = self.program.origin(inherited.call.func, inherited.function) or ""
+        if dtype_table.EMBEDDING.fullmatch(origin):
+            return True
+        if dtype_table.NORMS.fullmatch(origin) or dtype_table.KEEPING.fullmatch(origin):
+            given = at.expr.args[:1] if isinstance(at.expr, ir.Call) else ()
+            if given and self._plainly(at, given[0].value):
+                return True
         return self._gets_fp32(at) and self._gives_fp32(made)
 
     def _gives_fp32(self, made: Construction) -> bool:

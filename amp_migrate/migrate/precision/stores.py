@@ -92,11 +92,7 @@ class Stores(Planner):
                 if takes_any == {True}:
                     continue
                 if True not in takes_any and (
-                    (
-                        indexed
-                        and self._is_on_device(stored)
-                        and not self._may_be_array(at)
-                    )
+                    (indexed and self._is_no_array(at, stored))
                     or self._is_surely_tensor(target.value, function)
                     or self.remedies.is_tensor(at)
                 ):
@@ -243,12 +239,30 @@ class Stores(Planner):
             for one in reached([at], self.casts.handed_by)
         )
 
+    def _is_no_array(self, at: Made, stored: Made) -> bool:
+        """Whether what takes a value by places is a tensor; of an attribute of what nobody in sight gives,
+        whether all that is given to one of its name is."""
+        program = self.program
+        match at.expr:
+            case ir.Attr(value=ir.Name(id=name) as holder, attr=attr) if (
+                program.is_param(at.function, name)
+                and at.function not in program.escaping
+                and not program.call_sites.get(at.function)
+                and not program.resolve(holder, at.function)
+            ):
+                given = [
+                    Made(d.value or holder, d.function, d.stmt, d.index)
+                    for of, d in program.attribute_targets.get(attr, ())
+                    if program.class_of_self(of, d.function) is None
+                ]
+                return bool(given) and all(map(self.remedies.is_tensor, given))
+        return self._is_on_device(stored)
+
     def _is_on_device(self, stored: Made) -> bool:
         """Whether what takes a value by places is a tensor on the GPU: no array takes one from there."""
         return not self._has_own_items and not any(
-            ir.method_of(call) in _TO_CPU
+            isinstance(one.expr, ir.Call) and ir.method_of(one.expr) in _TO_CPU
             for one in reached([stored], self.casts.handed_by)
-            for call in ir.calls_in(one.expr)
         )
 
     @cached_property
@@ -331,25 +345,6 @@ class Stores(Planner):
             case ir.Call(func=func):
                 origin = self.program.origin(func, at.function) or ""
                 return ir.method_of(at.expr) == "numpy" or origin.startswith("numpy.")
-        return False
-
-    def _may_be_array(self, at: Made) -> bool:
-        """Whether an attribute of what nobody in sight gives may be an array of NumPy: all that is given to
-        one of its name shows a tensor, or not."""
-        program = self.program
-        match at.expr:
-            case ir.Attr(value=ir.Name(id=name) as holder, attr=attr) if (
-                program.is_param(at.function, name)
-                and at.function not in program.escaping
-                and not program.call_sites.get(at.function)
-                and not program.resolve(holder, at.function)
-            ):
-                given = [
-                    Made(d.value or holder, d.function, d.stmt, d.index)
-                    for of, d in program.attribute_targets.get(attr, ())
-                    if program.class_of_self(of, d.function) is None
-                ]
-                return not given or not all(map(self.remedies.is_tensor, given))
         return False
 
     def _is_tensor(self, value: ir.Expr, function: str, stmt: ir.Stmt) -> bool:
