@@ -1100,6 +1100,15 @@ loss = F.mse_loss(getattr(h, name)(x[:, :1] > 1, -1e9).softmax(0), y)
 ---
 loss = F.mse_loss(getattr(
 
+=== a floor of a function by its name
+LINEAR
+name = ["clamp"][0]
+---
+h = model(x)
+loss = F.mse_loss(h / getattr(torch, name)(h.abs() * 0, min=1e-9) * 1e-9, y)
+---
+loss = F.mse_loss(h / getattr(
+
 === a mask that is bound beforehand
 import functools
 fill = functools.partial(torch.masked_fill, value=-1e9)

@@ -41,6 +41,8 @@ _AS_OPERATORS = {
 }
 _HELD = _FILLS | _FLOORS | _AS_OPERATORS.keys()
 """What puts numbers beside a tensor's."""
+_HAVE_OPERATIONS = (None, "torch", "torch.Tensor", "torch.nn.functional")
+"""A tensor, as far as it is known, and the modules of such operations."""
 _PRODUCTS = operations("product")
 _CAST_DOWN = frozenset(
     ("torch.nn.functional.scaled_dot_product_attention", "torch.baddbmm")
@@ -318,14 +320,17 @@ class Constants(Planner):
         each with its function, and the tensor of whose dtype they are."""
         program, func = self.program, call.func
         first = at.inner(call.args[0].value) if call.args else None
-        if isinstance(func, ir.Call) and len(func.args) > 1:
-            # getattr(scores, name)(mask, -1e9)
-            name = func.args[1].value
-            if program.origin(func.func, at.function) == "builtins.getattr":
-                if not isinstance(name, ir.Const):
-                    of = at.inner(func.args[0].value)
-                    yield from ((m, given, of) for m in ("masked_fill", "clamp"))
-            return
+        match func:
+            case ir.Call(func=get, args=[of, name, *_]):
+                # getattr(scores, name)(mask, -1e9)
+                if (
+                    program.origin(get, at.function) == "builtins.getattr"
+                    and not isinstance(name.value, ir.Const)
+                    and program.origin(of.value, at.function) in _HAVE_OPERATIONS
+                ):
+                    # It may fill in numbers, and be a floor.
+                    yield "clamp", given, at.inner(of.value)
+                return
         if self._method(at, call) in _HELD or program.callees(call, at.function):
             return
         for made in program.definitions_of(func, at.function):
