@@ -17,6 +17,8 @@ from amp_migrate.program.link import Program
 _GRADIENTS = re.compile(r"(?i)grad(?!e|at|u|io|cam)")
 """The word in a name, but not ``upgrade``, ``degradation``, ``gradual``."""
 _BOUNDS = re.compile(r"(?i)clip|clamp|norm")
+_OF_DATA = re.compile(r"(?i)normali[sz]e")
+"""Mostly of observations and images."""
 _HARMLESS = ("torch.", "torchvision.", "numpy.", "builtins.", "tqdm.")
 _FUNCTION = re.compile(r"torch\.(nn\.functional\.)?[a-z]\w*")
 _BOOKKEEPING = vocabulary.TENSOR_BOOKKEEPING | vocabulary.MODULE_BOOKKEEPING
@@ -213,8 +215,9 @@ def is_helper(program: Program, call: ir.Call, function: str) -> bool:
     if _GRADIENTS.search(name):
         return bool(given or _BOUNDS.search(name))
     parameters = program.noted(_Parameters)
+    most = 0 if _OF_DATA.search(name) else _MOST_NAMES
     return bool(_BOUNDS.search(name)) and any(
-        parameters.lead_from(value, function) for value in given
+        parameters.lead_from(value, function, most) for value in given
     )
 
 
@@ -296,12 +299,13 @@ class _Parameters:
         """Expressions that lead to some, and how many variables have to be followed."""
         self._made: dict[_Place, list[_Place] | None] = {}
 
-    def lead_from(self, expr: ir.Expr, function: str) -> bool:
-        """Whether an expression is a module, or made of parameters, also by way of variables."""
+    def lead_from(self, expr: ir.Expr, function: str, most: int) -> bool:
+        """Whether an expression is a module, or made of parameters, also by way of variables: so many
+        beside the first."""
         reached: list[tuple[_Place, _Place | None]] = [((expr, function), None)]
         seen: dict[_Place, int] = {}
         came: dict[_Place, _Place | None] = {}
-        for left in range(_MOST_NAMES + 1, -1, -1):
+        for left in range(most + 1, -1, -1):
             pending, reached = reached, []
             while pending:
                 at, by = pending.pop()
@@ -341,6 +345,9 @@ class _Parameters:
         """Those that an expression gives on."""
         if isinstance(expr, (ir.Attr, ir.Operation)):
             return ()
+        if isinstance(expr, ir.Item):
+            # By which key it is taken is another matter.
+            return (expr.value,)
         if isinstance(expr, ir.Call):
             origin = self.program.origin(expr.func, function) or ""
             if not origin.startswith(("builtins.", "itertools.")):
@@ -349,6 +356,9 @@ class _Parameters:
 
     def _is_module(self, one: Object) -> bool:
         program = self.program
+        if one.kind in ("class", "external") and "attribute" not in dict(one.fields):
+            # What makes modules is none itself, nor has any elements.
+            return False
         bases = {one.name}
         if one.name in program.classes:
             bases = set(program.external_bases(one.name))
