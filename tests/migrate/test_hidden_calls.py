@@ -253,6 +253,49 @@ def test_left_alone(name: str) -> None:
     assert left_alone(body) == code
 
 
+KINDS = f"""\
+class Meter:
+    def __init__(self):
+        self.seen = 0
+class Norms:
+    def __init__(self):
+        print(sum(p.grad.norm().item() for p in model.parameters()))
+def clip():
+    {CLIP}
+KINDS = {{"few": [Meter], "many": [Meter, Meter]}}
+def started(name, kind):
+    for key, kinds in KINDS.items():
+        if key == name:
+            made = [kind() for kind in kinds]
+    return kind() if callable(kind) else kind
+"""
+CALLED = {
+    "classes": ("", '"sum"', False),
+    "classes, or a name that is none": ("", "Meter", False),
+    "one that reads gradients": ('KINDS["many"] = [Norms]\n', '"sum"', True),
+    "one that is added": ('KINDS["few"].append(Norms)\n', '"sum"', True),
+    "a function": ("", "clip", True),
+    "what is not in sight": ("from outside import KINDS\n", '"sum"', True),
+}
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_a_class_that_a_variable_holds_is_no_callback(name: str) -> None:
+    changed, kind, unscaled = CALLED[name]
+    call = f'started("few", {kind})'
+    output = migrated(KINDS + changed + LOOP.replace("CALL", call))
+    assert ("unscale_" in output) is unscaled
+
+
+def test_a_text_is_no_model_though_one_has_the_same_name() -> None:
+    start = "import os\nimport remote\ndef launch():\n    target = PATH\n"
+    start += "    remote.start(target=target)\ndef count(target):\n"
+    start += "    return sum(p.numel() for p in target.parameters())\ncount(model)\n"
+    for path, unscaled in (('os.path.join("a", "b")', False), ("model", True)):
+        body = start.replace("PATH", path) + LOOP.replace("CALL", "launch()")
+        assert ("unscale_" in migrated(body)) is unscaled
+
+
 def test_a_function_that_becomes_an_attribute_by_its_name() -> None:
     source = """\
 import torch

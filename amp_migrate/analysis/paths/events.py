@@ -8,6 +8,7 @@ from functools import cached_property
 
 from amp_migrate.analysis.objects.forward import Forward
 from amp_migrate.analysis.objects.optimizers import Optimizers, Slot
+from amp_migrate.analysis.objects.points_to import PointsTo
 from amp_migrate.analysis.paths import gradients
 from amp_migrate.analysis.paths.dispatch import Dispatch
 from amp_migrate.analysis.paths.exchange import Exchange
@@ -53,6 +54,7 @@ class Events:
         self.program = program
         self.optimizers = optimizers
         self.forward = program.noted(Forward)
+        self.objects = program.noted(PointsTo)
         self.exchange = Exchange(program)
         self.dispatch = program.noted(Dispatch)
         special = frozenset[str]().union(*_OPERATORS.values())
@@ -306,6 +308,10 @@ class Events:
             yield Event("call", call.line, call.column, call, callees=callees)
             return
         where = (call.line, call.column, call)
+        made = self._made_of_variable(call, stmt, function)
+        if made is not None:
+            yield Event("call", *where, callees=made)
+            return
         origin = program.origin(call.func, function)
         handed_on = self._handed_on(call, function)
         if handed_on:
@@ -346,6 +352,27 @@ class Events:
             yield Event("zero", *where, slot=slot if known else None, targets=targets)
         elif self._may_touch_gradients(call, function, origin):
             yield Event(self._touch(call), *where)
+
+    def _made_of_variable(
+        self, call: ir.Call, stmt: ir.Stmt, function: str
+    ) -> tuple[str, ...] | None:
+        """The constructors that ``[kind() for kind in kinds]`` runs; None where a variable that is called may
+        hold anything else but classes of this program, or texts (``if callable(kind): ...``).
+        """
+        if call.args or not isinstance(call.func, ir.Name):
+            return None
+        found = self.objects.whole(call.func, function, stmt)
+        if not all(
+            not one.fields and (one.kind == "class" or _is_text(one.expr))
+            for one in found
+        ):
+            return None
+        inits = (
+            self.program.method(one.name, "__init__")
+            for one in found
+            if one.kind == "class"
+        )
+        return tuple(dict.fromkeys(filter(None, inits))) if found else None
 
     def _only_names(self, call: ir.Call, function: str) -> bool:
         """Whether what is evaluated can only be a variable: ``for key in ["loss", "score"]: eval(key)``, or
@@ -460,9 +487,26 @@ class Events:
         if key is None:
             return False
         if key.rsplit(".", 1)[-1] in self.forward.module_keys:
-            return True
+            return not self._names_text(expr, function)
         slot = self.optimizers.slot(expr, function)
         return slot is not None and self._is_optimizer(slot, expr, function)
+
+    def _names_text(self, expr: ir.Expr, function: str) -> bool:
+        """Whether a name can only stand for texts, as paths are: elsewhere, a module has the same name."""
+        found = self.objects.whole(expr, function, closed=True)
+        return bool(found) and all(
+            not one.fields
+            and (
+                _is_text(one.expr)
+                or (
+                    isinstance(one.expr, ir.Call)
+                    and (
+                        self.program.origin(one.expr.func, one.function) or ""
+                    ).startswith("os.path.")
+                )
+            )
+            for one in found
+        )
 
     def _handed_on(self, call: ir.Call, function: str) -> tuple[str, ...]:
         """Functions of this program that a call is given as arguments, to call them itself."""
@@ -542,6 +586,10 @@ CALLS = ("call", "prologue", "epilogue")
 
 UNKNOWN = ir.Const("?")
 """Stands for an object that cannot be told."""
+
+
+def _is_text(expr: ir.Expr) -> bool:
+    return isinstance(expr, ir.Const) and isinstance(expr.value, str)
 
 
 def _are_names(keys: ir.Expr | None) -> bool:
