@@ -574,16 +574,6 @@ class Planner:
                 if doubt is not None:
                     raise refused("AMP012", doubt, line)
             refuse_instances(self.program, self.events, group, steps)
-            stale = Stale(
-                self.program,
-                self.events,
-                self.forward,
-                identities,
-                ownership,
-                live,
-                around,
-            )
-            stale.judge(roots(self.program, self.events, around))
         functions = frozenset(
             {b.function for b in backwards} | {f for f, _, _ in steps}
         )
@@ -603,6 +593,18 @@ class Planner:
         guarded = self._guarded(ownership, scalers, steps, forwards, group.births)
         evaluated = self._evaluation(group)
         higher_order.judge(runs)
+        if self.options.scaled:
+            # The copies that an inner loop trains are made again by itself.
+            stale = Stale(
+                self.program,
+                self.events,
+                self.forward,
+                identities,
+                ownership,
+                live,
+                around,
+            )
+            stale.judge(roots(self.program, self.events, around))
         hazards.find(functions, [*runs, *evaluated], self.regions)
         runs = without_overlaps([*runs, *hazards.more])
         try:

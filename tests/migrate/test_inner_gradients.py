@@ -324,3 +324,44 @@ def test_what_is_returned() -> None:
         step(x, y)
     """
     assert left_alone(dedent(source)) == "AMP023"
+
+
+INNER_LOOP = """\
+class Learner(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+    def forward(self, x):
+        return self.net(x)
+    def clone(self):
+        return Learner(copied(self.net))
+    def adapt(self, loss):
+        grads = torch.autograd.grad(loss, self.net.parameters(), create_graph=True)
+        self.net = updated(self.net, grads)
+def copied(net):
+    clone = make().to(device)
+    for old, new in zip(net.children(), clone.children()):
+        for key in old._parameters:
+            new._parameters[key] = old._parameters[key].clone()
+    return clone
+def updated(net, grads):
+    clone, each = make().to(device), iter(grads)
+    for old, new in zip(net.children(), clone.children()):
+        for key in old._parameters:
+            new._parameters[key] = old._parameters[key] - 0.1 * next(each)
+    return clone
+learner = Learner(model)
+opt = torch.optim.SGD(learner.parameters(), lr=0.1)
+for x, y in data:
+    opt.zero_grad()
+    task = learner.clone()
+    task.adapt(criterion(task(x), y))
+    loss = criterion(task(x), y)
+    loss.backward()
+    opt.step()
+    print(loss.item())
+"""
+
+
+def test_what_an_inner_loop_makes_again_is_its_own_copy() -> None:
+    assert left_alone(INNER_LOOP) == "AMP023"
