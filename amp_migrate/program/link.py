@@ -818,6 +818,19 @@ class Program(Names):
                 yield self.resolve(definition.value, definition.function)
             else:
                 yield from self._resolve_item(definition)
+        elif stmt.kind == "with" and len(stmt.exprs) == 2 and not definition.index:
+            yield from self._entered(stmt.exprs[0], definition.function)
+
+    def _entered(self, manager: ir.Expr, function: str) -> Iterator[frozenset[Ref]]:
+        """What ``with Engine() as engine`` gives a name: what ``__enter__`` returns."""
+        for ref in self.resolve(manager, function):
+            enter = None
+            if ref.kind == "instance":
+                enter = self.method(ref.name, "__enter__")
+            for stmt in () if enter is None else self.statements(enter):
+                if stmt.kind == "return" and stmt.value is not None:
+                    own = self.class_of_self(stmt.value, enter) is not None
+                    yield frozenset((ref,)) if own else self.resolve(stmt.value, enter)
 
     def _resolve_item(self, definition: Definition) -> Iterator[frozenset[Ref]]:
         value, index = definition.value, definition.index

@@ -910,3 +910,70 @@ def test_a_name_of_torch_that_means_something_else_elsewhere() -> None:
         "def step(self, x, y)", "def step(self, x, y, torch=None)"
     )
     assert left_alone(inside) == "AMP035"
+
+
+ENTERED = """\
+class State:
+    def register(self, **kwargs):
+        for key, value in kwargs.items():
+            setattr(self, key, value)
+class Base:
+    def __enter__(self):
+        return self
+    def __exit__(self, *error):
+        pass
+class Engine(Base):
+    def __init__(self):
+        self.state, self.opt = State(), None
+    def register(self, **kwargs):
+        self.state.register(**kwargs)
+    def take(self, opt):
+        self.opt = opt
+    def clip(self):
+        nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+    def keep(self):
+        return {"opt": self.opt.state_dict()}
+OTHER
+with Engine() as engine:
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    engine.take(opt)
+    for x, y in data:
+        opt.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        engine.clip()
+        opt.step()
+        print(loss.item())
+    torch.save(engine.keep(), "last.pt")
+"""
+OF_ANOTHER = {
+    "one that steps": ("AMP031", "    def clip(self):\n        self.opt.step()\n"),
+    "one whose method alone is called": (
+        "AMP010",
+        "    def take(self, opt):\n        self.opt = opt\n        opt.step()\n",
+    ),
+    "what it enters is not in sight": (
+        "AMP010",
+        "    def __enter__(self):\n        return self.inner\n",
+    ),
+}
+
+
+def test_what_a_with_statement_enters_is_followed() -> None:
+    body = ENTERED.replace("OTHER\n", "")
+    output = migrated(body)
+    assert "engine.take(opt, scaler=scaler)" in output and "unscale_" in output
+    assert '{"opt": self.opt.state_dict(), "scaler": self.scaler' in output
+    assert check_off(HEAD + body, HEAD + output) == []
+    assert check_scaled(HEAD + body, HEAD + output, MOVING_SCALES[1]) == []
+    registered = body.replace("engine.take(opt)", "engine.register(opt=opt)")
+    assert (
+        left_alone(registered.replace("self.opt.st", "self.state.opt.st")) == "AMP040"
+    )
+
+
+@pytest.mark.parametrize("name", OF_ANOTHER)
+def test_what_a_with_statement_enters_may_be_of_a_subclass(name: str) -> None:
+    code, method = OF_ANOTHER[name]
+    body = ENTERED.replace("OTHER\n", f"class Other(Engine):\n{method}")
+    assert left_alone(body.replace("with Engine()", "with Other()")) == code

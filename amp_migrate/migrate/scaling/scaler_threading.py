@@ -263,6 +263,11 @@ class Travel:
         while slot.key is not None and self._takes_out(expr, function):
             assert isinstance(expr, (ir.Item, ir.Attr))
             expr = expr.value
+        if slot not in self.names:
+            # `take(self, optimizer)`, where only what overrides it is called.
+            scope = self.program.functions[function]
+            reason = f"{slot.shown} in {scope.name}() is not known to be this optimizer"
+            raise refused("AMP010", reason, scope.line)
         if slot.kind == "attribute":
             self._carry_attribute(slot)
             if not isinstance(expr, ir.Attr):
