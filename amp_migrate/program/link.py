@@ -824,10 +824,10 @@ class Program(Names):
     def _entered(self, manager: ir.Expr, function: str) -> Iterator[frozenset[Ref]]:
         """What ``with Engine() as engine`` gives a name: what ``__enter__`` returns."""
         for ref in self.resolve(manager, function):
-            enter = None
-            if ref.kind == "instance":
-                enter = self.method(ref.name, "__enter__")
-            for stmt in () if enter is None else self.statements(enter):
+            enter = self.method(ref.name, "__enter__")
+            if ref.kind != "instance" or enter is None:
+                continue
+            for stmt in self.statements(enter):
                 if stmt.kind == "return" and stmt.value is not None:
                     own = self.class_of_self(stmt.value, enter) is not None
                     yield frozenset((ref,)) if own else self.resolve(stmt.value, enter)
