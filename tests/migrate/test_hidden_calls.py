@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from exactness import MOVING_SCALES, check_off, check_scaled
 from programs import HEAD, left_alone, migrated
 
-from amp_migrate.api import migrate_source
+from amp_migrate.api import migrate_paths, migrate_source
 
 LOOP = """\
 opt = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -285,6 +287,23 @@ def test_a_class_that_a_variable_holds_is_no_callback(name: str) -> None:
     call = f'started("few", {kind})'
     output = migrated(KINDS + changed + LOOP.replace("CALL", call))
     assert ("unscale_" in output) is unscaled
+
+
+@pytest.mark.parametrize("called", ["layer = kind()", "kind()"])
+def test_a_text_in_place_of_a_callback_may_be_one_elsewhere(
+    tmp_path: Path, called: str
+) -> None:
+    """What other projects give a function of a library is not in sight."""
+    loop = LOOP.replace("CALL", 'start("sum")')
+    body = f"def start(kind):\n    if callable(kind):\n        {called}\n"
+    body += "def main():\n" + "".join(f"    {line}\n" for line in loop.splitlines())
+    package = tmp_path / "tool"
+    package.mkdir()
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'tool'\n")
+    (package / "__init__.py").write_text("")
+    (package / "training.py").write_text(HEAD + body)
+    (found,) = (r.output for r in migrate_paths([tmp_path]).results if r.changed)
+    assert ("unscale_" in found) is (called == "kind()")
 
 
 def test_a_text_is_no_model_though_one_has_the_same_name() -> None:

@@ -361,7 +361,9 @@ class Events:
         """
         if call.args or not isinstance(call.func, ir.Name):
             return None
-        found = self.objects.whole(call.func, function, stmt)
+        # What is called for what it does, not for what it gives, may be a callback of callers out of sight.
+        closed = stmt.kind == "expr" and stmt.value is call
+        found = self.objects.whole(call.func, function, stmt, closed=closed)
         if not all(
             not one.fields and (one.kind == "class" or _is_text(one.expr))
             for one in found
