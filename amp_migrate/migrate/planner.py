@@ -564,6 +564,7 @@ class Planner:
             self.program, self.optimizers, self.events, identities, slots, group.births
         )
         scalers, together = self._scalers(identities, ownership, sites, around, live)
+        anew: Blocked | None = None
         if self.options.scaled:
             line = min(b.event.line for b in backwards)
             if any(c.held.twice for c in ownership.coverages(identities.all)):
@@ -574,6 +575,19 @@ class Planner:
                 if doubt is not None:
                     raise refused("AMP012", doubt, line)
             refuse_instances(self.program, self.events, group, steps)
+            stale = Stale(
+                self.program,
+                self.events,
+                self.forward,
+                identities,
+                ownership,
+                live,
+                around,
+            )
+            try:
+                stale.judge(roots(self.program, self.events, around))
+            except Blocked as blocked:
+                anew = blocked
         functions = frozenset(
             {b.function for b in backwards} | {f for f, _, _ in steps}
         )
@@ -593,18 +607,9 @@ class Planner:
         guarded = self._guarded(ownership, scalers, steps, forwards, group.births)
         evaluated = self._evaluation(group)
         higher_order.judge(runs)
-        if self.options.scaled:
+        if anew is not None:
             # The copies that an inner loop trains are made again by itself.
-            stale = Stale(
-                self.program,
-                self.events,
-                self.forward,
-                identities,
-                ownership,
-                live,
-                around,
-            )
-            stale.judge(roots(self.program, self.events, around))
+            raise anew
         hazards.find(functions, [*runs, *evaluated], self.regions)
         runs = without_overlaps([*runs, *hazards.more])
         try:
