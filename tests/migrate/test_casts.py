@@ -450,6 +450,16 @@ loss = spectrum.abs().mean()
 ---
 spectrum = torch.fft.rfft(model(x).float(), dim=0)
 
+=== complex numbers out of two parts
+LINEAR
+def turned(h):
+    return torch.view_as_complex(torch.stack([h, h], dim=-1))
+---
+loss = torch.fft.irfft(turned(model(x).expand(8, 5)), n=8, dim=1).mean()
+---
+return torch.view_as_complex(torch.stack([h, h], dim=-1).float())
+loss = torch.fft.irfft(turned(model(x).expand(8, 5)), n=8, dim=1).mean()
+
 === the last of a list
 LINEAR
 ---

@@ -1627,3 +1627,174 @@ def test_what_a_method_would_keep_that_nobody_calls_is_no_part_of_a_loss() -> No
     check_runs(HEAD + _KEPT_BY_NOBODY, HEAD + after)
     shows = _KEPT_BY_NOBODY + "    learner.show(x)\n"
     assert migrated(shows).count("with torch.autocast(") == 2
+
+
+# Calls make the loss, by what one of them keeps and another reads, or by another name of a collection.
+BY_CALLS = {
+    "an attribute": """\
+class Trainer:
+    def run(self, x):
+        self.out = model(x)
+    def judge(self, y):
+        return criterion(self.out, y)
+trainer = Trainer()
+for x, y in data:
+    trainer.run(x)
+    loss = trainer.judge(y)
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
+    "an attribute, in a method": """\
+class Trainer:
+    def run(self, x):
+        self.out = model(x)
+    def judge(self, y):
+        return criterion(self.out, y)
+    def train(self):
+        for x, y in data:
+            self.run(x)
+            loss = self.judge(y)
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+Trainer().train()
+""",
+    "an attribute, with the forward in a caller": """\
+class Trainer:
+    def run(self, x):
+        self.out = model(x)
+    def judge(self, y):
+        return criterion(self.out, y)
+    def learn(self, y):
+        loss = self.judge(y)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+trainer = Trainer()
+for x, y in data:
+    trainer.run(x)
+    trainer.learn(y)
+""",
+    "a global": """\
+out = None
+def run(x):
+    global out
+    out = model(x)
+def judge(y):
+    return criterion(out, y)
+for x, y in data:
+    run(x)
+    loss = judge(y)
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
+    "a variable of the function around": """\
+def train():
+    out = None
+    def run(x):
+        nonlocal out
+        out = model(x)
+    def judge(y):
+        return criterion(out, y)
+    for x, y in data:
+        run(x)
+        loss = judge(y)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+train()
+""",
+    "an object that they are given": """\
+class State:
+    pass
+def run(state, x):
+    state.out = model(x)
+def judge(state, y):
+    state.loss = criterion(state.out, y)
+for x, y in data:
+    state = State()
+    run(state, x)
+    judge(state, y)
+    opt.zero_grad()
+    state.loss.backward()
+    opt.step()
+""",
+    "a list, filled by functions that call each other": """\
+def fill(losses, x, y, left):
+    if left:
+        more(losses, x, y, left - 1)
+def more(losses, x, y, left):
+    losses.append(criterion(model(x), y))
+    fill(losses, x / 2, y, left)
+for x, y in data:
+    losses = []
+    fill(losses, x, y, 2)
+    loss = torch.stack(losses).sum()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
+    "another name of a list": """\
+for x, y in data:
+    losses = []
+    kept = losses
+    kept.append(criterion(model(x), y))
+    loss = sum(losses)
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
+    "an element of a dict": """\
+for x, y in data:
+    bags = {"first": [], "second": []}
+    bag = bags["first"]
+    bag.append(criterion(model(x), y))
+    loss = bags["first"][0]
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
+}
+
+
+@pytest.mark.parametrize("name", BY_CALLS)
+def test_what_calls_read_and_change_is_a_part_of_the_loss(name: str) -> None:
+    body = "opt = torch.optim.SGD(model.parameters(), lr=0.1)\n" + BY_CALLS[name]
+    after = migrated(body)
+    inside = after[: after.index("loss).backward()")]
+    forward = next(line for line in inside.splitlines() if "model(x)" in line)
+    assert forward.startswith("        ") or "    with torch.autocast(" in inside
+    check_runs(HEAD + body, HEAD + after)
+
+
+def test_what_only_calls_read_draws_nothing_of_another_method_in() -> None:
+    body = """\
+class Agent:
+    def __init__(self):
+        self.net, self.head = make().to(device), nn.Linear(3, 3).to(device)
+        parameters = [*self.net.parameters(), *self.head.parameters()]
+        self.opt = torch.optim.SGD(parameters, lr=0.1)
+        self.hidden = torch.zeros(4, 3, device=device)
+    def act(self, x):
+        with torch.no_grad():
+            self.hidden = self.head(self.net(x))
+        return self.hidden.argmax(1).cpu().numpy()
+    def evaluate(self, x):
+        out = self.net(x) + self.hidden
+        self.hidden = out.detach()
+        return out
+    def learn(self, x, y):
+        loss = criterion(self.evaluate(x), y)
+        self.opt.zero_grad()
+        loss.backward()
+        self.opt.step()
+agent = Agent()
+for x, y in data:
+    agent.act(x)
+    agent.learn(x, y)
+"""
+    after = migrated(body)
+    assert after.count("with torch.autocast(") == 1
+    check_runs(HEAD + body, HEAD + after)

@@ -229,6 +229,28 @@ loss = torch.fft.irfft(h, 4).pow(2).mean()
 ---
     loss = torch.fft.irfft(h.float(), 4).pow(2).mean()
 
+=== a transform of a size that is not known
+model = nn.Linear(6, 5).to(device)
+class Settings:
+    def __init__(self, **options):
+        self.__dict__.update(options)
+settings = Settings(size=8)
+---
+h = model(x)
+loss = torch.fft.irfft(torch.fft.rfft(h, dim=1) * 2, n=settings.size, dim=1).pow(2).mean()
+---
+loss = torch.fft.irfft(torch.fft.rfft(h.float(), dim=1) * 2, n=settings.size, dim=1).pow(2).mean()
+
+=== least squares
+model = nn.Linear(6, 4).to(device)
+def solved(h):
+    return torch.linalg.lstsq(h[:4] + torch.eye(4, device=h.device), h[4:]).solution
+---
+loss = solved(model(x)).pow(2).mean()
+---
+with torch.autocast("cuda", enabled=False):
+return torch.linalg.lstsq(h[:4].float() + torch.eye(4, device=h.device), h[4:].float()).solution
+
 === stft
 model = nn.Linear(6, 64).to(device)
 def spec(x):

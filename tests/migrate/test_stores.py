@@ -35,6 +35,10 @@ for x, y in loader:
     optimizer.step()
 """
 CAST = {
+    "what is cast to a device, and no dtype": (
+        "out = torch.zeros(6, 8, device=x.device)",
+        "out[x > 0] = self.fc(x)[x > 0].to(out.device)",
+    ),
     "a clone": ("out = x.clone()", "out[x > 0] = self.fc(x)[x > 0]"),
     "a sum": ("out = x * 1.0", "out[x > 0] = self.fc(x)[x > 0]"),
     "a choice": ("out = torch.where(x > 0, x, x)", "out[x > 0] = self.fc(x)[x > 0]"),
@@ -322,6 +326,21 @@ def test_what_takes_any_dtype_is_given_it(lines: tuple[str, ...]) -> None:
     source = _program(lines)
     result = migrate_source(source, path="train.py")
     assert result.changed and "dtype)" not in result.output
+    check_runs(source, result.output)
+
+
+@pytest.mark.parametrize(
+    "cast", ["type_as(out)", "to(out)", "to(out.dtype)", "type(out.type())"]
+)
+def test_what_says_its_dtype_is_stored_as_it_is(cast: str) -> None:
+    lines = (
+        "out = self.fc(x).cumsum(0) if self.training else self.fc(x).clone()",
+        "places = torch.arange(3)[:, None], torch.arange(4)",
+        f"out[places] = self.fc(x)[:3, :4].{cast}",
+    )
+    source = _program(lines)
+    result = migrate_source(source, path="train.py")
+    assert result.changed and lines[2] in result.output
     check_runs(source, result.output)
 
 

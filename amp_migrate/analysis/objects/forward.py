@@ -12,6 +12,7 @@ from amp_migrate.analysis.objects.contents import Contents
 from amp_migrate.analysis.objects.modules import is_saved
 from amp_migrate.analysis.tables import dtype_table, vocabulary
 from amp_migrate.core.closure import reached
+from amp_migrate.core.fixpoint import Fixpoint
 from amp_migrate.program import ir
 from amp_migrate.program.bindings import calls_of, each_part, parts_of, unpacked
 from amp_migrate.program.link import Program, Ref
@@ -66,7 +67,13 @@ class Forward:
         self.contents = program.noted(Contents)
         self._runs: dict[tuple[str, int], bool] = {}
         self._forward: dict[tuple[str, ir.Call, int], bool] = {}
-        self._writes: dict[str, frozenset[str]] = {}
+        self._effects: Fixpoint[tuple[str, str], frozenset[tuple[str, str]]] = Fixpoint(
+            self._find_effects,
+            frozenset(),
+            lambda found: frozenset().union(*found),
+            lasting=True,
+        )
+        self._together: dict[str, list[set[str]]] = {}
         self._arrays: dict[str, bool] = {}
         self.module_keys = frozenset(self._find_module_keys())
 
@@ -646,65 +653,117 @@ class Forward:
         }
 
     def writes(self, stmt: ir.Stmt, function: str) -> set[str]:
-        """Variables that a statement, blocks included, may change."""
+        """Variables that a statement, blocks included, may change, by whatever name."""
         found: set[str] = set()
         for inner in ir.statements((stmt,)):
-            found |= {
-                variable
-                for target, _, _ in unpacked(inner)
-                if (variable := self.variable(target, function)) is not None
-            }
-            if inner.kind == "expr" and isinstance(inner.value, ir.Call):
-                # x.append(loss), x.update(...): a call for its effect may change its receiver.
-                func = inner.value.func
-                if (
-                    isinstance(func, ir.Attr)
-                    and func.attr not in _OF_FILES
-                    and self.program.origin(func, function) is None
-                ):
-                    variable = self.variable(func.value, function)
-                    if variable is not None:
-                        found.add(variable)
-            for call in calls_of(inner):
-                for callee in self.program.callees(call, function):
-                    found |= self._effects(callee, function, call)
+            found |= self.kills(inner, function)
+            changed = self._changed(inner, function)
+            found |= changed
+            for names in self._aliases(function) if changed else ():
+                if not names.isdisjoint(changed):
+                    found |= names
         return found
 
-    def _effects(self, callee: str, function: str, call: ir.Call) -> set[str]:
-        """Attributes of one's own instance, and outer variables, that a called function may change."""
-        own = self.program.self_class(function)
-        outer = {
-            effect
-            for effect in self._all_effects(callee)
-            if not effect.startswith("self.")
-        }
-        if own is None or not isinstance(call.func, ir.Attr):
-            return outer
-        if call.func.value not in (ir.Name(own[0]), ir.Call(ir.Name("super"), ())):
-            return outer
-        mine = {
-            f"{own[0]}.{effect.removeprefix('self.')}"
-            for effect in self._all_effects(callee)
-            if effect.startswith("self.")
-        }
-        return outer | mine
+    def _changed(self, stmt: ir.Stmt, function: str) -> set[str]:
+        """Variables whose content a statement's own line may change."""
+        changed = {self.variable(target, function) for target, _, _ in unpacked(stmt)}
+        changed -= self.kills(stmt, function)
+        if stmt.kind == "expr" and isinstance(stmt.value, ir.Call):
+            # x.append(loss), x.update(...): a call for its effect may change its receiver.
+            func = stmt.value.func
+            if (
+                isinstance(func, ir.Attr)
+                and func.attr not in _OF_FILES
+                and self.program.origin(func, function) is None
+            ):
+                changed.add(self.variable(func.value, function))
+        found = {variable for variable in changed if variable is not None}
+        for call in calls_of(stmt):
+            found |= self._through(call, function, _CHANGES)
+        return found
 
-    def _all_effects(self, callee: str) -> frozenset[str]:
-        if callee in self._writes:
-            return self._writes[callee]
-        self._writes[callee] = frozenset()
-        function = self.program.functions[callee]
+    def _aliases(self, function: str) -> list[set[str]]:
+        """The variables of a function that may be names for one object: ``kept = losses``."""
+        if function not in self._together:
+            groups: list[set[str]] = []
+            for stmt in self.program.statements(function):
+                for target, value, _ in unpacked(stmt):
+                    whole = stmt.value if stmt.kind == "for" else value
+                    if isinstance(whole, (ir.Name, ir.Attr, ir.Item)):
+                        names = {
+                            name
+                            for one in (target, whole)
+                            if (name := self.variable(one, function)) is not None
+                        }
+                        names.update(*(g for g in groups if not g.isdisjoint(names)))
+                        groups = [g for g in groups if g.isdisjoint(names)]
+                        groups.append(names)
+            self._together[function] = groups
+        return self._together[function]
+
+    def reads_inside(self, stmt: ir.Stmt, function: str) -> set[str]:
+        """Variables that the functions read which a statement's own line calls: ``self.out``."""
         found: set[str] = set()
-        own = self.program.self_class(callee)
-        for stmt in function.body:
-            for variable in self.writes(stmt, callee):
+        for call in calls_of(stmt):
+            found |= self._through(call, function, _READS)
+        return found
+
+    def _through(self, call: ir.Call, function: str, kind: str) -> set[str]:
+        """The variables of a function that another one changes, or reads, which a call runs."""
+        program = self.program
+        own = program.self_class(function)
+        on_itself = own is not None and (
+            isinstance(call.func, ir.Attr)
+            and call.func.value in (ir.Name(own[0]), ir.Call(ir.Name("super"), ()))
+        )
+        found: set[str | None] = set()
+        for site in program.call_sites_of(call, function):
+            for owner, variable in self._effects.of((site.callee, kind)):
+                if owner != site.callee:
+                    if program.owner(variable, function) == owner:
+                        found.add(variable)
+                elif not variable.startswith(_OF_ITSELF):
+                    given = program.argument_at(site, variable)
+                    if given is not None:
+                        found.add(self.variable(given, function))
+                elif on_itself and own is not None:
+                    found.add(f"{own[0]}.{variable.removeprefix(_OF_ITSELF)}")
+        return {variable for variable in found if variable is not None}
+
+    def _find_effects(self, asked: tuple[str, str]) -> frozenset[tuple[str, str]]:
+        """What of its callers' a function changes, or reads without being given it: attributes of its
+        instance, what it is given, and outer variables, each with the function that has it.
+        """
+        function, kind = asked
+        program = self.program
+        own = program.self_class(function)
+        params = {param.name for param in program.functions[function].params}
+        found: set[tuple[str, str]] = set()
+        for stmt in program.statements(function):
+            line = replace(stmt, blocks=())
+            if kind == _READS:
+                variables = self.reads(line, function) | self.reads_inside(
+                    stmt, function
+                )
+            else:
+                variables = self.writes(line, function)
+            rebound = self.kills(stmt, function)
+            for variable in variables:
+                owner = program.owner(variable, function)
                 if own is not None and variable.startswith(f"{own[0]}."):
-                    found.add(f"self.{variable.split('.', 1)[1]}")
-                elif self.program.owner(variable, callee) != callee:
-                    # A global, or a variable of an enclosing function.
-                    found.add(variable)
-        self._writes[callee] = frozenset(found)
-        return self._writes[callee]
+                    attr = variable.removeprefix(f"{own[0]}.")
+                    found.add((function, _OF_ITSELF + attr))
+                elif variable in params and owner == function:
+                    if kind == _CHANGES and variable not in rebound:
+                        found.add((function, variable))
+                elif owner is not None and owner != function:
+                    found.add((owner, variable))
+        return frozenset(found)
+
+
+_OF_ITSELF = "self."
+"""What begins the name of an attribute of a function's own instance, whatever it calls that."""
+_CHANGES, _READS = "changes", "reads"
 
 
 _MODULE_MAKERS = tuple(

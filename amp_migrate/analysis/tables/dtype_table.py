@@ -46,7 +46,7 @@ IMAGE_MODELS = re.compile(r"torchvision\.models\.(?!detection)[\w.]+")
 """Models of other packages, which are fp32."""
 FP32_ONLY = re.compile(
     r"torch\.(linalg\.)?(inverse|inv|det|slogdet|logdet|cholesky|solve|svd|svdvals|eigh|eigvalsh|qr"
-    r"|matrix_norm|quantile|nanquantile|histc|stft)|torch\.fft\.(fft|rfft|fft2|rfft2|fftn|rfftn)"
+    r"|view_as_complex|matrix_norm|quantile|nanquantile|histc|stft)|torch\.fft\.(fft|rfft|fft2|rfft2|fftn|rfftn)"
     r"|torch\.distributions\.(multivariate_normal\.)?MultivariateNormal"
 )
 """Functions that want fp32 operands (``histc`` on CUDA), and compute no product that autocast would cast

@@ -34,7 +34,7 @@ _NO_HALVES = operations("integers").union(
 """Methods that give full precision, integers, or sizes."""
 _LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 _OF_SYSTEM = frozenset(
-    "datetime os platform psutil pynvml resource sys time tracemalloc".split()
+    "datetime os platform psutil pynvml resource scipy sys time tracemalloc".split()
 )
 """Packages that give no tensors, and nothing to keep one in."""
 _EACH = operations("each")

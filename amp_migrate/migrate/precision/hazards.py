@@ -523,6 +523,11 @@ class Hazards:
             if dtype_table.FACTORS.fullmatch(name):
                 return Refusal("AMP020", _FACTORS, call.line)
             if dtype_table.RAISES.fullmatch(name) or is_matrix_norm(name, call):
+                first = call.argument(0, "input")
+                if name.startswith("torch.fft.") and first is not None:
+                    # It takes nothing else but numbers, and computes no product.
+                    if self.remedies.halves.is_never_half(Made(first, function, stmt)):
+                        continue
                 short = name.rsplit(".", 1)[-1]
                 return Refusal(
                     "AMP020",

@@ -66,6 +66,8 @@ class Stores(Planner):
                     message = "a tensor that lasts would be half from here on"
                     return Refusal("AMP020", message, stmt.line)
                 continue
+            if _takes_dtype(stmt.value, target.value):
+                continue
             at = Made(target.value, function, stmt)
             if isinstance(target.value, ir.Name):
                 is_buffer = any(
@@ -191,13 +193,11 @@ class Stores(Planner):
     def _says_dtype(self, function: str, stmt: ir.Stmt, target: ir.Item) -> bool:
         """Whether a value says its dtype itself, and that is right for what it goes into."""
         match stmt.value:
-            case ir.Call(func=ir.Attr(attr="to" | "type" | "type_as"), args=args):
+            case ir.Call(func=ir.Attr(attr="to" | "type" | "type_as")):
                 # That of something else may be half.
-                return (
-                    any(target.value in ir.walk(arg.value) for arg in args)
-                    or self.halves.is_never_half(Made(stmt.value, function, stmt))
-                    or not self.halves.is_never_half(Made(target.value, function, stmt))
-                )
+                return self.halves.is_never_half(
+                    Made(stmt.value, function, stmt)
+                ) or not self.halves.is_never_half(Made(target.value, function, stmt))
             case ir.Call(func=ir.Attr(attr=method)):
                 return method in _SAY_THEIR_DTYPE
         return False
@@ -526,6 +526,15 @@ def _is_text(key: ir.Expr) -> bool:
         or (isinstance(inner, ir.Operation) and inner.op == "joinedstr")
         for inner in ir.walk(key)
     )
+
+
+def _takes_dtype(value: ir.Expr | None, tensor: ir.Expr) -> bool:
+    """``h.type_as(tensor)``, ``h.to(tensor.dtype)``: whether a value is cast to the dtype of a tensor."""
+    match value:
+        case ir.Call(func=ir.Attr(attr="to" | "type" | "type_as"), args=args):
+            asked = ir.Attr(tensor, "dtype"), ir.Call(ir.Attr(tensor, "type"), ())
+            return any(arg.value in (tensor, *asked) for arg in args)
+    return False
 
 
 def _is_fresh_tensor(value: ir.Expr | None) -> bool:

@@ -59,6 +59,8 @@ class _Slice:
     """Variables that the slice reads and does not make."""
     read: set[str] = field(default_factory=set)
     """Variables that the slice reads."""
+    inside: set[str] = field(default_factory=set)
+    """Variables that the functions read which it calls."""
     earlier: bool = False
     """It is what an earlier turn leaves for this one: without gradients, that is no part of a loss."""
 
@@ -105,10 +107,16 @@ class Regions:
         found = self._slice(function, stmt, needed, hoists)
         runs = self._runs_of(found, stmt.path if hoists else None)
         whole = any(self._computes(run) for run in runs)
-        elsewhere = self._runs_elsewhere(function, needed | found.needed, runs, whole)
-        if isinstance(elsewhere, Refusal):
-            return elsewhere
-        runs += elsewhere
+        # What only calls read has most often nothing to do with the loss.
+        hidden = found.inside - found.read - needed
+        for left in (hidden, set[str]()) if hidden else (hidden,):
+            needed |= found.needed - left
+            elsewhere = self._runs_elsewhere(function, needed, runs, whole)
+            if isinstance(elsewhere, Refusal):
+                return elsewhere
+            runs += elsewhere
+            if any(map(self._computes, runs)):
+                break
         runs = [one for run in runs for one in self._entered(run)]
         unfit = self._trains_inside(runs) or self._is_lazy(runs)
         if unfit is not None and self._cuts is LEAVES_TORCH:
@@ -390,10 +398,12 @@ class Regions:
         """What ``needed`` depends on, back from a statement to the start of its loop or function."""
         scope = self.program.functions[function]
         needed = set(needed)
-        found = _Slice(function, set(), set(), needed)
+        found = _Slice(function, set(), set(), needed, set(needed))
         if hoists:
             found.forward.add(stmt.path)
             found.members.add(stmt.path)
+            found.inside |= self.forward.reads_inside(stmt, function)
+            needed |= found.inside
         self._slices.append(found)
         path = stmt.path
         carried: set[str] = set()
@@ -426,7 +436,7 @@ class Regions:
                 needed |= self.forward.reads_of(outer.value, function)
             path = parent
         found.needed |= needed
-        found.read |= found.needed
+        found.read |= found.needed - found.inside
         return found
 
     def _carry(
@@ -511,15 +521,18 @@ class Regions:
             found.members.add(stmt.path)
         if stmt.blocks:
             inside = self._inside(stmt, function, needed)
-            computes, reads = bool(inside.forward), inside.needed
+            computes, hidden = bool(inside.forward), inside.needed & inside.inside
+            reads = inside.needed & inside.read
         else:
             computes = self._gives_gradients(stmt, function)
             reads = self.forward.uses(stmt, function, self._cuts)
+            hidden = self.forward.reads_inside(stmt, function)
         if computes and kept_out is None:
             found.forward.add(stmt.path)
         needed -= self.forward.kills(stmt, function)
-        needed |= reads
+        needed |= reads | hidden
         found.read |= reads
+        found.inside |= hidden
 
     def _open(self, stmt: ir.Stmt, needed: set[str], found: _Slice) -> None:
         """Visit what a compound statement holds."""
@@ -540,7 +553,9 @@ class Regions:
         # What a test reads decides what is computed, and gets no gradient from it.
         tested = stmt.kind in ("if", "while")
         if stmt.value is not None and (not tested or _binds(stmt.value)):
-            found.needed |= self.forward.reads_of(stmt.value, function, self._cuts)
+            reads = self.forward.reads_of(stmt.value, function, self._cuts)
+            found.needed |= reads
+            found.read |= reads
         return found
 
     def _gives_gradients(self, stmt: ir.Stmt, function: str) -> bool:
