@@ -1798,3 +1798,44 @@ for x, y in data:
     after = migrated(body)
     assert after.count("with torch.autocast(") == 1
     check_runs(HEAD + body, HEAD + after)
+
+
+@pytest.mark.parametrize("size", ["model[0].out_features", "len(features(model))"])
+def test_a_number_of_a_trained_model_is_no_part_of_the_loss(size: str) -> None:
+    body = f"""\
+import numpy as np
+def features(net):
+    net.eval()
+    found = np.zeros((len(data), 4, 3))
+    with torch.no_grad():
+        for place, (x, _) in enumerate(data):
+            found[place] = np.squeeze(net(x).cpu())
+    return found
+def train(net, opt, weight):
+    net.train()
+    for x, y in data:
+        opt.zero_grad()
+        loss = criterion(net(x), y) * weight
+        loss.backward()
+        opt.step()
+    return net
+def begin(net, opt):
+    for x, y in data:
+        opt.zero_grad()
+        loss = criterion(net(x), y)
+        loss.backward()
+        opt.step()
+    return net
+weight = 1.0
+for turn in range(3):
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    if turn:
+        model = train(model, opt, weight)
+    else:
+        model = begin(model, opt)
+    weight = 1.0 / {size}
+"""
+    after = migrated(body)
+    assert after.count("with torch.autocast(") == 2
+    assert "model = train(model, opt, weight, scaler=scaler)" in after
+    check_runs(HEAD + body, HEAD + after)

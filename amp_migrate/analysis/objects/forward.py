@@ -44,7 +44,8 @@ _KEEPS_BOOKS = tuple("set_ save load print reset update_ register_ get_optim".sp
 _NO_MODULES = tuple("torch. torchvision. numpy.".split())
 LEAVES_TORCH = ("numpy", "item", "tolist")
 DETACHES = (*LEAVES_TORCH, "detach")
-_OF_FILES = ("write", "flush", "close")
+_CHANGE_NOTHING = frozenset("write flush close train eval".split())
+"""Methods of files, and those that tell a module whether it is trained."""
 _MAKES_DATA_TENSOR = ("torch.tensor", "torch.from_numpy")
 _PLACES = ("argmax", "argmin", "argsort", "multinomial")
 """What gives integers, which have no gradient."""
@@ -673,7 +674,7 @@ class Forward:
             func = stmt.value.func
             if (
                 isinstance(func, ir.Attr)
-                and func.attr not in _OF_FILES
+                and func.attr not in _CHANGE_NOTHING
                 and self.program.origin(func, function) is None
             ):
                 changed.add(self.variable(func.value, function))

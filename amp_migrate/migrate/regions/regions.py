@@ -449,11 +449,7 @@ class Regions:
             for stmt in ir.statements(body)
             for variable in self._changed(stmt, function)
         }
-        carried = {
-            variable
-            for variable in needed & changed
-            if variable.split(".", 1)[-1] not in self.forward.module_keys
-        }
+        carried = {one for one in needed & changed if not self._is_module(one)}
         trial = _Slice(function, set(found.forward), set(found.members), earlier=True)
         wanted = set(carried)
         for _ in range(_MOST_TURNS):
@@ -469,6 +465,10 @@ class Regions:
         found.members |= trial.members
         found.read |= trial.read
         return carried
+
+    def _is_module(self, variable: str) -> bool:
+        """Whether what has a variable's name is a module somewhere."""
+        return variable.split(".", 1)[-1] in self.forward.module_keys
 
     def _goes_backward_in(self, body: tuple[ir.Stmt, ...], function: str) -> bool:
         """Whether each turn of a loop goes backward, and keeps no graph for another time."""
@@ -566,9 +566,10 @@ class Regions:
         )
 
     def _only_trains(self, stmt: ir.Stmt, function: str, needed: set[str]) -> bool:
-        """Whether a call for its effect has trained, and left behind what it no longer needs."""
+        """Whether a call for its effect, or for the module that it gives back, has trained, and left behind
+        what it no longer needs."""
         bound = {self.forward.variable(target, function) for target in stmt.targets}
-        return not bound & needed and any(
+        return all(map(self._is_module, needed & bound)) and any(
             {"backward", "step"} <= self.events.kinds(callee)
             for event in self.events.of(function, stmt)
             for callee in event.callees
